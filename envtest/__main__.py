@@ -23,6 +23,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.endpoints.request_deadline import read_duration
+from opsdk.base.command_line import CommandLineParser
 from opsdk.engine.world.link import Link
 from opsdk.errors import ConfigError
 from opsdk.rest.start_failure import clear_start_failure, write_start_failure
@@ -34,7 +35,7 @@ _PARENT_POLL = 0.5
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line parser."""
-    argument_parser = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
+    argument_parser = CommandLineParser(prog="python -m envtest", description="A local Kubernetes API server.")
     commands = argument_parser.add_subparsers(dest="command", required=True)
     words = "write programs for KUBEBUILDER_ASSETS that start this server under the names of the real ones"
     commands.add_parser("assets", help=words).add_argument("directory", type=Path, help="where to write them")
@@ -130,7 +131,7 @@ def assets(directory: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit status: 1 for an error that the user can correct."""
+    """Run the command. Returns the exit status: 1 for an error that the user can correct, 64 for a wrong flag."""
     options = parser().parse_args(arguments)
     if options.command == "assets":
         return assets(options.directory)

@@ -16,3 +16,17 @@ def as_seconds(value: object) -> float | None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         return None
     return float(seconds)
+
+
+def shown_seconds(seconds: float) -> str:
+    """Return a time for a sentence, in the unit that a reader counts in.
+
+    >>> [shown_seconds(seconds) for seconds in (0.005, 81.92, 119.0, 1000.0, 10_000.0, 200_000.0)]
+    ['0.005 s', '81.9 s', '119 s', '17 min', '3 h', '2 days']
+    """
+    shown = f"{seconds:.3g} s"
+    for limit, unit, name in ((120.0, 60.0, "min"), (7200.0, 3600.0, "h"), (172_800.0, 86_400.0, "days")):
+        if seconds < limit:
+            return shown
+        shown = f"{seconds / unit:.0f} {name}"
+    return shown

@@ -25,7 +25,7 @@ from opsdk.controller.steps.condition_writer import check_condition
 from opsdk.controller.steps.last_reconciled import check_place
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EventHandler, MapFunction, is_async
-from opsdk.event.predicates import Predicate, PredicateFunc
+from opsdk.event.predicates import PredicateFunc, all_of, reach_of
 from opsdk.event.references import ReferenceFunction
 from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
@@ -175,7 +175,7 @@ def check_owned(owned: object, owner: object) -> None:
         raise UsageError("owns got a WatchSpec: write watches=[WatchSpec(...)], or owns=[OwnsSpec(kind=...)]")
     if isinstance(owned, OwnsSpec):
         check_kind(owned.kind, "OwnsSpec(kind=...)")
-        check_predicates(owned.predicates, "predicates")
+        check_predicates(owned.predicates, "predicates", owned.kind)
         _check_sync_policy(owned.sync_policy, "OwnsSpec")
     else:
         check_kind(owned, "owns")
@@ -207,7 +207,7 @@ def check_watch(watch: object) -> None:
             f"the handler of WatchSpec(kind={_kind_name(watch.kind)}) is the class {name}: "
             f"pass an instance, {name}(...)"
         )
-    check_predicates(watch.predicates, "predicates")
+    check_predicates(watch.predicates, "predicates", watch.kind)
     _check_sync_policy(watch.sync_policy, "WatchSpec")
 
 
@@ -221,20 +221,25 @@ def _check_referenced(spec: ReferencedSpec) -> None:
             f"by of references({_kind_name(spec.kind)}, by=...) is {_shown(by)}: "
             "pass a plain function from an object to the name that it references"
         )
-    check_predicates(spec.predicates, "predicates")
+    check_predicates(spec.predicates, "predicates", spec.kind)
     _check_sync_policy(spec.sync_policy, "references")
 
 
-def check_predicates(predicates: object, call: str) -> None:
-    """Raise `UsageError` unless each of `predicates` is a plain function. `call` begins the message."""
+def check_predicates(predicates: object, call: str, kind: KindLike[Any] | None = None) -> None:
+    """Raise `UsageError` unless each of `predicates` is a plain function, and an event of `kind` can pass all of them.
+
+    Args:
+        predicates: the argument.
+        call: begins the message.
+        kind: of the events; None if it is not known, or for several kinds.
+    """
     for predicate in members(predicates, call):
         if not callable(predicate):
             raise UsageError(
                 f"{call} got {_shown(predicate)}, which is not a function: "
                 "pass functions from an event to a bool, or those of opsdk.event.predicates"
             )
-        if isinstance(predicate, Predicate) and predicate.passes_nothing:
-            raise UsageError(f"{call} got {predicate!r}, which passes no event: remove it, or give it a test")
+        _check_reach(predicate, call, kind)
         if is_async(predicate):
             raise UsageError(f"{call} got {_shown(predicate)}, which is async: declare a predicate with a plain def")
         if not _takes_one_argument(predicate):
@@ -243,6 +248,41 @@ def check_predicates(predicates: object, call: str) -> None:
                 f"{call} got {_shown(predicate)}, which does not take (event): "
                 f"if it returns a predicate, call it: {name}(...)"
             )
+    _check_reach(all_of(*members(predicates, call)), call, kind)
+
+
+def check_filtered(
+    filters: Sequence[PredicateFunc],
+    kind: KindLike[Any] | None,
+    predicates: Sequence[PredicateFunc],
+    specs: Iterable[object],
+) -> None:
+    """Raise `UsageError` if no event of a watched kind can pass the event filters and its own predicates.
+
+    Args:
+        filters: of every watch.
+        kind: the reconciled kind.
+        predicates: of the reconciled kind.
+        specs: the other watched kinds: members of ``owns`` and ``watches``.
+    """
+    check_predicates((*filters, *predicates), "predicates", kind)
+    for spec in specs:
+        if isinstance(spec, OwnsSpec | WatchSpec | ReferencedSpec):
+            check_predicates((*filters, *spec.predicates), "predicates", spec.kind)
+        elif isinstance(spec, type | Kind):
+            check_predicates(filters, "event_filter", spec)
+
+
+def _check_reach(predicate: PredicateFunc, call: str, kind: KindLike[Any] | None) -> None:
+    """Raise `UsageError` for a predicate that no event of `kind` can pass."""
+    reach = reach_of(predicate)
+    if reach.is_nothing:
+        raise UsageError(f"{call} got {predicate!r}, which passes no event: remove it, or give it a test")
+    if kind is not None and reach.is_nothing_of(kind_of(kind).gvk.group_kind):
+        raise UsageError(
+            f"{call} got {predicate!r}, which passes no event of {kind_of(kind).name} but resyncs, "
+            "because the kind has no generation: remove it, or give it a test"
+        )
 
 
 def check_rules(rules: object, call: str) -> None:

@@ -19,6 +19,7 @@ from opsdk.builder.arguments import (
     as_daemon,
     check_controller_options,
     check_daemons,
+    check_filtered,
     check_kind,
     check_name,
     check_owned,
@@ -118,7 +119,7 @@ class ControllerBuilder(Generic[T]):
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
         with located(self.place):
             check_kind(kind, "for_(...)")
-            check_predicates(predicates, "predicates")
+            check_predicates(predicates, "predicates", kind)
         self._kind = kind_of(kind)
         self._predicates = tuple(predicates)
         return cast("ControllerBuilder[U]", self)
@@ -126,7 +127,7 @@ class ControllerBuilder(Generic[T]):
     def with_predicates(self, *predicates: PredicateFunc) -> Self:
         """Add predicates for events of the reconciled kind."""
         with located(self.place):
-            check_predicates(predicates, "predicates")
+            check_predicates((*self._predicates, *predicates), "predicates", self._kind)
         self._predicates += predicates
         return self
 
@@ -184,7 +185,7 @@ class ControllerBuilder(Generic[T]):
     def with_event_filter(self, *predicates: PredicateFunc) -> Self:
         """Add predicates to every watch. They run before the watch's own predicates."""
         with located(self.place):
-            check_predicates(predicates, "event_filter")
+            check_predicates((*self._filters, *predicates), "event_filter")
         self._filters += predicates
         return self
 
@@ -302,6 +303,8 @@ class ControllerBuilder(Generic[T]):
         if self._kind is not None:
             with located(self.place):
                 check_controller_options(self._options, self._kind)
+        with located(self.place):
+            check_filtered(self._filters, self._kind, self._predicates, (*self._owns, *self._watches))
         if self._owns and self._kind is None:
             raise UsageError("owns() can only be used together with for_()")
         if self._kind is None and not self._name:

@@ -17,7 +17,7 @@ from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.clashes import check_clashes
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import DeclaredController, operator_rules
+from opsdk.builder.rbac import DeclaredController, definition_rules, operator_rules
 from opsdk.builder.reconciler_options import (
     DeclaredReconciler,
     ReconcilerDecorator,
@@ -33,7 +33,7 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reverse_deletion import children_finalizer
 from opsdk.errors import UsageError
-from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.declared import ControllerKinds, cached_namespaces
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
 from opsdk.structured_merge.value import JsonObject
@@ -65,6 +65,8 @@ class OperatorDeclaration:
         webhooks: of `webhook_for`; None without any.
         setups: plain functions that `setup` declared; their argument is the operator.
         hooks: of `add_hook`.
+        follows_definitions: without webhooks, report what others change in the definitions of its kinds. A plan, a
+            verification and a replay set it to False: nothing else writes there.
     """
 
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
@@ -77,6 +79,7 @@ class OperatorDeclaration:
         self.webhooks: DeclaredWebhooks | None = None
         self.setups: Final[list[Callable[[Any], Any]]] = []
         self.hooks: Final[list[TelemetryHook]] = []
+        self.follows_definitions = True
         self._controllers: list[DeclaredController] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
@@ -267,6 +270,17 @@ class OperatorDeclaration:
         """
         return self._collect_rules(namespace, self._controller_kinds(), [*self._implied, *self._rules])
 
+    def required_rules(self, *, namespace: str = "default") -> RuleSet:
+        """Return the part of `rules` without which the operator does not work: it need not follow its definitions."""
+        rules = self.rules(namespace=namespace)
+        if self.webhooks is not None:
+            return rules
+        return rules - RuleSet(
+            permission
+            for rule in definition_rules(self.registered_objects())
+            for permission in rule.permissions(cached_namespaces(self.options.cluster.cache))
+        )
+
     def implied_rules(self, *, namespace: str = "default") -> RuleSet:
         """Return the part of `rules` that opsdk declares: for informers, finalizers, election, metrics, webhooks."""
         controllers = [replace(kinds, rules=()) for kinds in self._controller_kinds()]
@@ -290,6 +304,7 @@ class OperatorDeclaration:
             controllers=controllers,
             declared=declared,
             registered=self.registered_objects(),
+            serves_webhooks=self.webhooks is not None,
         )
 
     # -------------------------------------------------------------- what follows
@@ -317,9 +332,16 @@ class OperatorDeclaration:
 
     def custom_kinds(self) -> list[type[Object[Any, Any]]]:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
-        kinds = [controller.kinds.kind for controller in self._controllers]
-        classes = [kind.representation for kind in kinds if kind is not None]
-        return list(dict.fromkeys(cls for cls in classes if issubclass(cls, Object)))
+        return _custom_kinds(controller.kinds for controller in self._controllers)
+
+    def followed_kinds(self) -> list[type[Object[Any, Any]]]:
+        """Return the classes whose definitions an operator without webhooks follows: of all its controllers.
+
+        An operator of some namespaces follows none: it must be installable without a ClusterRole.
+        """
+        if self.options.cluster.cache.namespaces:
+            return []
+        return _custom_kinds(self._controller_kinds())
 
     def finalizer_names(self) -> frozenset[str]:
         """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
@@ -382,9 +404,11 @@ class OperatorDeclaration:
         return self.webhooks.configurations(client_config, name=self._configurations_name)
 
     def registered_objects(self) -> list[RegisteredObject]:
-        """Return what the operator registers at the API server and follows; empty without webhooks."""
+        """Return what the operator registers at the API server and follows; without webhooks, its definitions."""
         if self.webhooks is None:
-            return []
+            from opsdk.webhook.registered.definitions import registered_definitions  # noqa: PLC0415 - start-up time: after the start
+
+            return registered_definitions(self.followed_kinds())
         certificates = self.options.webhook.certificates
         return self.webhooks.registered_objects(self.custom_kinds(), certificates, name=self._configurations_name)
 
@@ -399,3 +423,8 @@ class OperatorDeclaration:
     def _configurations_name(self) -> str:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
+
+
+def _custom_kinds(controllers: Iterable[ControllerKinds]) -> list[type[Object[Any, Any]]]:
+    classes = [controller.kind.representation for controller in controllers if controller.kind is not None]
+    return list(dict.fromkeys(cls for cls in classes if issubclass(cls, Object)))

@@ -5,12 +5,12 @@ An operator without webhooks does not load this module, nor those of the webhook
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.crd import crd_for, definition_name, stored_classes, subresources_of, versions_by_kind
+from opsdk.apimachinery.crd import crd_for, versions_by_kind
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import TypedObject
@@ -25,11 +25,14 @@ from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, conversion_stanza, webhook_configurations
 from opsdk.webhook.conversion import Converter, HubSpokeConverter
 from opsdk.webhook.options import WebhookServerOptions
-from opsdk.webhook.registered.comparison import RegisteredObject, RegisteredVersion
+from opsdk.webhook.registered.comparison import RegisteredObject, registered_webhooks
+from opsdk.webhook.registered.definitions import registered_definition
 from opsdk.webhook.registered.objects import RegisteredObjects
 from opsdk.webhook.server import WebhookServer
 
 Kinds = Sequence[type[TypedObject]]
+_ANY_ADDRESS: Final = WebhookClientConfig(url="https://localhost")
+"""The address is compared with the one that the server has later."""
 
 
 class DeclaredWebhooks:
@@ -98,7 +101,7 @@ class DeclaredWebhooks:
         """
         server = self._complete(WebhookServer())
         converted = set(server.converted_definitions)
-        objects = [_registered_definition(kinds, each, converted) for each in self._versions(kinds).values()]
+        objects = [registered_definition(kinds, each, converted) for each in self._versions(kinds).values()]
         classes = {each.target.name for each in objects}
         objects += [
             RegisteredObject(target=InjectionTarget(InjectionKind.CONVERSION, definition), converted=True)
@@ -108,8 +111,14 @@ class DeclaredWebhooks:
         if certificates is None:
             return objects
         injected = [RegisteredObject(target=target) for target in certificates.inject]
-        configurations = [_registered_configuration(server, name, mutating=mutating) for mutating in (True, False)]
-        every = [*(each for each in configurations if each.webhooks), *objects, *injected]
+        configurations = [
+            RegisteredObject(
+                target=InjectionTarget(InjectionKind((tree["apiVersion"], tree["kind"])), tree["metadata"]["name"]),
+                webhooks=registered_webhooks(tree),
+            )
+            for tree in webhook_configurations(server.registrations, _ANY_ADDRESS, name=name)
+        ]
+        every = [*configurations, *objects, *injected]
         return list({each.target: each for each in reversed(every)}.values())[::-1]
 
     # -------------------------------------------------------------- the server
@@ -140,31 +149,6 @@ class DeclaredWebhooks:
         for builder in self._builders:
             builder.complete(server)
         return server
-
-
-def _registered_definition(kinds: Kinds, classes: Kinds, converted: Container[str]) -> RegisteredObject:
-    name = definition_name(classes)
-    return RegisteredObject(
-        target=InjectionTarget(InjectionKind.CONVERSION, name),
-        converted=name in converted,
-        versions=tuple(
-            RegisteredVersion(
-                name=cls.gvk.version,
-                used=cls in kinds,
-                # A single class may be one of several versions, of which others declare the stored one.
-                stored=cls in stored_classes(classes) and (len(classes) > 1 or getattr(cls, "storage", False)),
-                subresources=subresources_of(cls),
-            )
-            for cls in classes
-            if getattr(cls, "served", True)
-        ),
-    )
-
-
-def _registered_configuration(server: WebhookServer, name: str, *, mutating: bool) -> RegisteredObject:
-    kind, ending = (InjectionKind.MUTATING, "mutating") if mutating else (InjectionKind.VALIDATING, "validating")
-    webhooks = tuple(each.name for each in server.registrations if each.mutating is mutating)
-    return RegisteredObject(target=InjectionTarget(kind, f"{name}-{ending}"), webhooks=webhooks)
 
 
 def _follow_registered(

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opsdk.apimachinery.selectors import LabelRequirements
+from opsdk.base.command_line import CommandLineParser
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.rbac.check import RbacCheck
@@ -177,12 +178,12 @@ def parse_flags(
 ) -> tuple[OperatorOptions, dict[str, Any]]:
     """Return the options with the values of flags and environment, and the arguments of `Operator.run`.
 
-    Exits for ``--help`` and for an unknown flag, as argparse does.
+    Ends the program for ``--help``, and with `USAGE_STATUS` for a wrong command line.
 
     Raises:
         UsageError: a value of the environment does not parse, or the options refuse a value.
     """
-    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    parser = CommandLineParser(prog=name, allow_abbrev=False)
     for flag in FLAGS:
         parsed: dict[str, Any] = {"nargs": "?", "const": True} if flag.parse is _boolean else {}
         parser.add_argument(

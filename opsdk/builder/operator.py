@@ -170,18 +170,24 @@ class Operator(OperatorDeclaration):
     def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
 
-        An `OpsdkError` is printed as one line, and ends the program with status 1.
+        An `OpsdkError` is printed as one line, and ends the program with status 1. A wrong flag or environment variable
+        ends it with 64.
 
         Args:
             arguments: the command line without the program; default: ``sys.argv``.
             hooks: see `run`.
         """
         from opsdk.apimachinery.serializer.yaml_writer import write_documents  # noqa: PLC0415 - as below
+        from opsdk.base.command_line import USAGE_STATUS  # noqa: PLC0415 - as below
         from opsdk.builder.flags import flags_in, parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
 
         self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)
         try:
             self.options, run_arguments = parse_flags(self.name, self.options, self._arguments, os.environ)
+        except UsageError as error:
+            sys.stderr.write(f"{self.name}: {error}\n")
+            sys.exit(USAGE_STATUS)
+        try:
             self._environment = flags_in(os.environ)
             if run_arguments.pop("print_crds"):
                 sys.stdout.write(write_documents(self.definitions(), sort_keys=False))

@@ -33,6 +33,7 @@ from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
 if TYPE_CHECKING:  # start-up time: most operators have no webhooks, and rules are reviewed after the start
     from opsdk.rbac.review import RuleCheck
+    from opsdk.webhook.registered.objects import RegisteredObjects
     from opsdk.webhook.server import WebhookServer
 
 T = TypeVar("T", bound=AnyObject)
@@ -161,17 +162,36 @@ class PreparedOperator:
                 f"operator {declaration.name} has nothing to run: declare a reconciler with "
                 "@operator.reconciler(Kind), or add runnables in a function with @operator.setup"
             )
+        # A recording has what its replay needs, and the follower decides nothing.
+        is_followed = declaration.follows_definitions and not self._options.recording.directory
+        if is_followed and declaration.webhooks is None and declaration.followed_kinds():
+            self.manager.add(DeferredRunnable(self._definition_follower))
         self._review_rules(self._options.rbac_check)
         self.manager.add(CacheReport(self.cluster.cache), phase=Phase.OTHERS)
 
     # -------------------------------------------------------------- the rest of the manager
+    def _definition_follower(self) -> RegisteredObjects:
+        """Return the follower of the definitions of an operator without webhooks, and add its debug page."""
+        from opsdk.webhook.registered.objects import RegisteredObjects  # noqa: PLC0415 - start-up time: after the start
+
+        follower = RegisteredObjects(
+            self.cluster.uncached,
+            self._declaration.registered_objects(),
+            new_cache=self.cluster.new_cache,
+            hook=self.manager.hook,
+            is_called=False,
+        )
+        for page, rows in follower.debug_pages().items():
+            self.manager.debug.extend(page, rows)
+        return follower
+
     def _review_rules(self, mode: RbacCheck) -> None:
         def check() -> RuleCheck:
             from opsdk.rbac.review import PermissionReviewer, RuleCheck  # noqa: PLC0415 - as above
 
             declaration = self._declaration
             reviewer = PermissionReviewer(self.cluster.transport, declaration.scheme)
-            return RuleCheck(reviewer, declaration.rules(), mode=mode, role=declaration.name)
+            return RuleCheck(reviewer, declaration.required_rules(), mode=mode, role=declaration.name)
 
         if mode is RbacCheck.ERROR:
             # Before the webhook certificates, whose requests fail for the first missing permission only.

@@ -32,6 +32,7 @@ def operator_rules(
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
     registered: Sequence[RegisteredObject] = (),
+    serves_webhooks: bool = True,
 ) -> RuleSet:
     """Return all RBAC rules that an operator needs. Pure.
 
@@ -41,7 +42,8 @@ def operator_rules(
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
         declared: rules outside of controllers.
-        registered: objects that the operator follows; empty without webhooks.
+        registered: objects that the operator follows.
+        serves_webhooks: it is called through these objects. Else it only reports what changed in its definitions.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
     if options.leader_election:
@@ -51,7 +53,9 @@ def operator_rules(
     if options.pause_config_map:
         names = [options.pause_config_map]
         rules.append(RbacRule("get list watch", "configmaps", resource_names=names, namespaces=[namespace]))
-    if registered:
+    if not serves_webhooks:
+        rules += definition_rules(registered)
+    elif registered:
         rules += registration_rules(options.webhook.certificates, registered, namespace)
     if options.cluster.cache.namespace_selector is not None:
         rules.append(reads("namespaces"))
@@ -124,6 +128,12 @@ def option_rules(
         yield RbacRule("patch", *fields_of)
     if options.delete_in_reverse and owns:
         yield deletes(*owns)
+
+
+def definition_rules(definitions: Iterable[RegisteredObject]) -> Iterable[RbacRule]:
+    """Return the rules with which an operator without webhooks follows its definitions."""
+    for each in definitions:
+        yield RbacRule("get list watch", each.target.kind.kind, resource_names=[each.target.name])
 
 
 def registration_rules(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, overload
 
-from opsdk.apimachinery.kinds import Kind, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import (
@@ -15,6 +15,7 @@ from opsdk.builder.arguments import (
     WatchSpec,
     check_controller_options,
     check_daemons,
+    check_filtered,
     check_finalizers,
     check_kind,
     check_name,
@@ -132,7 +133,9 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
-def check_declaration(kind: object, options: ReconcilerOptions, default: ControllerOptions | None = None) -> None:
+def check_declaration(
+    kind: KindLike[Any] | None, options: ReconcilerOptions, default: ControllerOptions | None = None
+) -> None:
     """Raise `UsageError` for a keyword that ``reconciler`` does not take, and for a value of a wrong type.
 
     The message has file and line of the call, and a remedy. `default` are the options of a reconciler
@@ -151,8 +154,14 @@ def check_declaration(kind: object, options: ReconcilerOptions, default: Control
             check_owned(owned, kind)
         for watch in members(options.get("watches", ()), "watches"):
             check_watch(watch)
-        check_predicates(options.get("predicates", ()), "predicates")
+        check_predicates(options.get("predicates", ()), "predicates", kind)
         check_predicates(options.get("event_filter", ()), "event_filter")
+        check_filtered(
+            options.get("event_filter", ()),
+            kind,
+            options.get("predicates", ()),
+            (*options.get("owns", ()), *options.get("watches", ())),
+        )
         check_sources(options.get("sources", ()))
         check_finalizers(options.get("finalizers", {}))
         check_daemons(options.get("daemons", ()))

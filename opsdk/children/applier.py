@@ -30,6 +30,7 @@ from opsdk.apimachinery.object import (
     to_dict,
     was_decoded,
 )
+from opsdk.base.durations import shown_seconds
 from opsdk.children.adoption import check_live, terminating
 from opsdk.children.apply_record import ApplyOutcome, ApplyRecord, RemainingDifferences
 from opsdk.children.contention import Contention
@@ -238,7 +239,7 @@ class Applier:
             f"again after the other: {explanation}"
         )
         if wait > 0:
-            raise ContendedError(f"{text}; next write in {wait:.3g} s")
+            raise ContendedError(f"{text}; next write in {shown_seconds(wait)}")
         contention.written(now=now)
         if contention.delay:
             self._hook.record(Contended(field_owner=field_owner, kind=gvk.kind))

@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
+import msgspec
 import typer
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.cli.output import Output, OutputFormat, print_result
-from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
+from opsdk.cli.target import (
+    Attempt,
+    Consent,
+    ContextOption,
+    DryRunOption,
+    KubeconfigOption,
+    TargetCluster,
+    YesOption,
+)
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.fleet.canary_change import CanaryLease, FleetView, end_canary, start_canary
@@ -40,6 +49,8 @@ def start(
     fallback: _Fallback = True,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -53,10 +64,13 @@ def start(
 
     opsdk canary start 2.0.0 --shard red --no-fallback --namespace shop
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     _change(
+        f"give {', '.join(shards)} to version {version}",
         lambda view: start_canary(view, version, shards, base=base, fallback=fallback),
         (fleet, namespace, TargetCluster(context, kubeconfig)),
         output,
+        consent,
     )
 
 
@@ -65,6 +79,8 @@ def promote(
     force: _Force = False,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -73,10 +89,13 @@ def promote(
 
     opsdk canary promote
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     _change(
+        "give all shards to the new version",
         lambda view: end_canary(view, CanaryPhase.PROMOTED, force=force),
         (fleet, namespace, TargetCluster(context, kubeconfig)),
         output,
+        consent,
     )
 
 
@@ -85,6 +104,8 @@ def abort(
     force: _Force = False,
     fleet: _Fleet = "",
     namespace: _Namespace = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -93,10 +114,13 @@ def abort(
 
     opsdk canary abort
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     _change(
+        "give all shards back to the old version",
         lambda view: end_canary(view, CanaryPhase.ABORTED, force=force),
         (fleet, namespace, TargetCluster(context, kubeconfig)),
         output,
+        consent,
     )
 
 
@@ -114,24 +138,38 @@ def status(
 
     opsdk canary status --output json
     """
-    _change(None, (fleet, namespace, TargetCluster(context, kubeconfig)), output)
+    config = TargetCluster(context, kubeconfig).to_read()
+    view = asyncio.run(change_canary(config, fleet, namespace, None))
+    print_result(output, view_to_json(view), describe_view(view))
 
 
 # -------------------------------------------------------------- the cluster
 def _change(
-    change: Callable[[FleetView], Canary] | None, place: tuple[str, str, TargetCluster], output: OutputFormat
+    what: str,
+    change: Callable[[FleetView], Canary],
+    place: tuple[str, str, TargetCluster],
+    output: OutputFormat,
+    consent: Consent,
 ) -> None:
-    """Change the choice of a fleet, nothing without `change`, and print the fleet."""
+    """Change the choice of a fleet, and print the fleet."""
     fleet, namespace, cluster = place
-    config = cluster.to_change(namespace) if change is not None else cluster.to_read()
-    view = asyncio.run(change_canary(config, fleet, namespace, change))
-    print_result(output, view_to_json(view), describe_view(view))
+
+    def run(attempt: Attempt) -> None:
+        view = asyncio.run(change_canary(attempt.config, fleet, namespace, change, dry_run=attempt.dry_run))
+        attempt.print(output, view_to_json(view), describe_view(view))
+
+    consent.change(cluster, run, what=what, namespace=namespace)
 
 
 async def change_canary(
-    config: RestConfig, fleet: str, namespace: str, change: Callable[[FleetView], Canary] | None
+    config: RestConfig,
+    fleet: str,
+    namespace: str,
+    change: Callable[[FleetView], Canary] | None,
+    *,
+    dry_run: bool = False,
 ) -> FleetView:
-    """Write the choice that `change` returns, and return the fleet with it.
+    """Write the choice that `change` returns, unless it is a dry run, and return the fleet with it.
 
     Raises:
         UsageError: the namespace has no fleet, or several; or `change` refuses.
@@ -143,6 +181,8 @@ async def change_canary(
         view = await lease.view()
         if change is None:
             return view
+        if dry_run:
+            return msgspec.structs.replace(view, canary=change(view))
         await lease.write(change(view))
         return await lease.view()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from opsdk.base.command_line import USAGE_STATUS
+
 
 class ExitStatus(IntEnum):
     """What the end of a command says."""
@@ -18,5 +20,5 @@ class ExitStatus(IntEnum):
     """``plan``: a consequence is dangerous. ``replay``: a request differs from the recording."""
     UNFINISHED = 4
     """``verify``: no bug so far, but the time ended before all disturbances of the budget."""
-    USAGE = 64
+    USAGE = USAGE_STATUS
     """The command line is wrong: nothing was done (EX_USAGE of sysexits.h)."""

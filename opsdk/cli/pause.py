@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +20,17 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, key_of
 from opsdk.apimachinery.selectors import as_selector
 from opsdk.builder.controller_pauses import REASON_SUFFIX
-from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.project import find_project
-from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
+from opsdk.cli.target import (
+    Attempt,
+    Consent,
+    ContextOption,
+    DryRunOption,
+    KubeconfigOption,
+    TargetCluster,
+    YesOption,
+)
 from opsdk.client.client import as_key
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
@@ -35,6 +43,7 @@ from opsdk.controller.pausing import (
 )
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.rest.config import RestConfig
+from opsdk.structured_merge.value import JsonValue
 
 _OptionalKind = Annotated[
     str, typer.Argument(metavar="[KIND]", help="kind as for kubectl: websites, or sites.example.com")
@@ -103,6 +112,8 @@ def pause(
     reason: Annotated[str, typer.Option(help="why the objects are paused, for logs and conditions")] = "",
     controller: _Controller = "",
     operator: _Operator = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -118,22 +129,21 @@ def pause(
 
     opsdk pause --controller website --for 30m
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     value = pause_value(duration, until, now=utc_now())
     action = "paused" if value == "true" else f"paused until {value}"
     if controller:
         _check_alone(kind, selector, all_objects=all_objects)
-        config_map = _config_map_of(operator, namespace)
         words = {controller: value, f"{controller}{REASON_SUFFIX}": reason or None}
-        config = TargetCluster(context, kubeconfig).to_change(config_map.namespace)
-        asyncio.run(set_data(config, config_map, words))
-        _print_controller(controller, action, output)
+        config_map = _config_map_of(operator, namespace)
+        _set_controller(config_map, words, action, (TargetCluster(context, kubeconfig), consent), output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(
         target,
         {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None},
         action,
-        TargetCluster(context, kubeconfig),
+        (TargetCluster(context, kubeconfig), consent),
         output,
     )
 
@@ -147,6 +157,8 @@ def resume(
     namespace: _Namespace = "",
     controller: _Controller = "",
     operator: _Operator = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -159,20 +171,19 @@ def resume(
 
     opsdk resume --controller website
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     if controller:
         _check_alone(kind, selector, all_objects=all_objects)
-        config_map = _config_map_of(operator, namespace)
         words = dict.fromkeys((controller, f"{controller}{REASON_SUFFIX}"))
-        config = TargetCluster(context, kubeconfig).to_change(config_map.namespace)
-        asyncio.run(set_data(config, config_map, words))
-        _print_controller(controller, "resumed", output)
+        config_map = _config_map_of(operator, namespace)
+        _set_controller(config_map, words, "resumed", (TargetCluster(context, kubeconfig), consent), output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(
         target,
         {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None},
         "resumed",
-        TargetCluster(context, kubeconfig),
+        (TargetCluster(context, kubeconfig), consent),
         output,
     )
 
@@ -184,6 +195,8 @@ def reconcile(
     selector: _Selector = "",
     all_objects: _All = False,
     namespace: _Namespace = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -194,9 +207,10 @@ def reconcile(
 
     opsdk reconcile websites --namespace default --all
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
-    _annotate(target, words, "reconcile requested", TargetCluster(context, kubeconfig), output)
+    _annotate(target, words, "reconcile requested", (TargetCluster(context, kubeconfig), consent), output)
 
 
 def _check_alone(kind: str, selector: str, *, all_objects: bool) -> None:
@@ -220,9 +234,30 @@ def _config_map_of(operator: str, namespace: str) -> ObjectKey:
     return ObjectKey(namespace or declared or "default", name)
 
 
-def _print_controller(controller: str, action: str, output: OutputFormat) -> None:
-    subject = f"controller {controller}"
-    print_result(output, [{"object": subject, "action": action}], [f"{subject}: {action}"])
+def _set_controller(
+    config_map: ObjectKey,
+    words: Mapping[str, str | None],
+    action: str,
+    place: tuple[TargetCluster, Consent],
+    output: OutputFormat,
+) -> None:
+    """Set the keys of a controller in the ConfigMap of an operator, and print what was done."""
+    cluster, consent = place
+    subject = f"controller {next(iter(words))}"
+
+    def run(attempt: Attempt) -> None:
+        if not attempt.dry_run:
+            asyncio.run(set_data(attempt.config, config_map, words))
+        _print(attempt, [subject], action, output)
+
+    consent.change(cluster, run, what=f"change ConfigMap {config_map.name}", namespace=config_map.namespace)
+
+
+def _print(attempt: Attempt, subjects: Sequence[str], action: str, output: OutputFormat) -> None:
+    mark = {"dry_run": True} if attempt.dry_run else {}
+    rows: list[JsonValue] = [{"object": subject, "action": action, **mark} for subject in subjects]
+    lines = [f"{subject}: {action}{' (dry run)' if attempt.dry_run else ''}" for subject in subjects]
+    attempt.print(output, rows, lines or ["no objects"])
 
 
 async def set_data(config: RestConfig, key: ObjectKey, words: Mapping[str, str | None]) -> None:
@@ -263,16 +298,26 @@ def pause_value(duration: str, until: str, *, now: datetime) -> str:
 
 
 def _annotate(
-    target: PauseTarget, words: Mapping[str, str | None], action: str, cluster: TargetCluster, output: OutputFormat
+    target: PauseTarget,
+    words: Mapping[str, str | None],
+    action: str,
+    place: tuple[TargetCluster, Consent],
+    output: OutputFormat,
 ) -> None:
     """Set the annotations of the objects, and print what was done. None removes an annotation."""
-    config = cluster.to_change(target.namespace or target.key.rpartition("/")[0] or None)
-    changed = asyncio.run(annotate(config, target, words))
-    lines = [f"{name}: {action}" for name in changed] or ["no objects"]
-    print_result(output, [{"object": name, "action": action} for name in changed], lines)
+    cluster, consent = place
+
+    def run(attempt: Attempt) -> None:
+        changed = asyncio.run(annotate(attempt.config, target, words, dry_run=attempt.dry_run))
+        _print(attempt, changed, action, output)
+
+    namespace = target.namespace or target.key.rpartition("/")[0] or None
+    consent.change(cluster, run, what=f"change annotations of {target.kind}", namespace=namespace)
 
 
-async def annotate(config: RestConfig, target: PauseTarget, words: Mapping[str, str | None]) -> list[str]:
+async def annotate(
+    config: RestConfig, target: PauseTarget, words: Mapping[str, str | None], *, dry_run: bool = False
+) -> list[str]:
     """Set annotations of objects, and return their names. Objects that have no such annotation need no removal."""
     removes_only = all(value is None for value in words.values())
     changed = []
@@ -282,7 +327,8 @@ async def annotate(config: RestConfig, target: PauseTarget, words: Mapping[str, 
                 continue
             name = f"{obj.kind} {key_of(obj)}"
             try:
-                await cluster.uncached.patch(obj, merge_patch({"metadata": {"annotations": dict(words)}}))
+                if not dry_run:
+                    await cluster.uncached.patch(obj, merge_patch({"metadata": {"annotations": dict(words)}}))
             except NotFoundError:
                 continue  # deleted in the meantime
             changed.append(name)

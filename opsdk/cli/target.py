@@ -1,15 +1,20 @@
-"""The cluster of a command: the options that choose it, and the line that names it before a change."""
+"""The cluster of a command: the options that choose it, and the one manner of each command that changes it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
+from opsdk.cli.output import OutputFormat, print_result
 from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
+from opsdk.structured_merge.value import JsonValue
+
+T = TypeVar("T")
 
 ContextOption = Annotated[str, typer.Option("--context", help="kubeconfig context; default: the current one")]
 """The option ``--context``."""
@@ -17,6 +22,10 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")
 ]
 """The option ``--kubeconfig``."""
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="change the cluster without a question")]
+"""The option ``--yes``."""
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="print the changes without making them")]
+"""The option ``--dry-run``."""
 
 
 class TargetCluster(NamedTuple):
@@ -34,18 +43,76 @@ class TargetCluster(NamedTuple):
         """Return the configuration for a command that changes nothing there. Raises `ConfigError`."""
         return load_config(kubeconfig=self.kubeconfig, context=self.context or None)
 
-    def to_change(self, namespace: str | None = "", *, dry_run: bool = False) -> RestConfig:
-        """Return the configuration, and say on standard error what the command is about to change.
+
+class Attempt(NamedTuple):
+    """One pass of a command that changes a cluster.
+
+    Attributes:
+        config: of the cluster.
+        dry_run: write nothing.
+        is_preview: the question follows, so what is printed goes to standard error.
+    """
+
+    config: RestConfig
+    dry_run: bool = False
+    is_preview: bool = False
+
+    def print(self, output: OutputFormat, result: JsonValue, lines: Iterable[str]) -> None:
+        """Print the result, or what it would be."""
+        if self.is_preview:
+            for line in lines:
+                print(line, file=sys.stderr)
+        else:
+            print_result(output, result, lines)
+
+
+class Consent(NamedTuple):
+    """The options ``--yes`` and ``--dry-run`` of each command that changes a cluster."""
+
+    yes: bool
+    dry_run: bool
+
+    @classmethod
+    def of(cls, *, yes: bool, dry_run: bool) -> Consent:
+        """Return the options of a command line.
+
+        Raises:
+            typer.BadParameter: both are set, or neither is and there is no terminal for the question.
+        """
+        if yes and dry_run:
+            raise typer.BadParameter("--yes and --dry-run are mutually exclusive: pass one of them")
+        if not (yes or dry_run or sys.stdin.isatty()):
+            raise typer.BadParameter(
+                "this command changes a cluster, and there is no terminal for the question: "
+                "pass --yes, or --dry-run to print the changes"
+            )
+        return cls(yes, dry_run)
+
+    def change(
+        self, cluster: TargetCluster, run: Callable[[Attempt], T], *, what: str, namespace: str | None = ""
+    ) -> T:
+        """Run a command that changes a cluster: name the cluster, print the changes, ask, and make them.
 
         Args:
+            cluster: the cluster.
+            run: makes one pass, and prints what it does. For the question, the first pass is a preview.
+            what: the change in words, after server, context and namespace.
             namespace: where the command writes; empty for the namespace of the context, None for no single one.
-            dry_run: nothing is changed.
 
         Raises:
             ConfigError: there is no configuration, or it is invalid.
+            typer.Exit: the answer was no.
         """
-        config = self.to_read()
-        action = "would change" if dry_run else "changes"
-        where = "" if namespace is None else f", namespace {namespace or config.namespace}"
-        print(f"{action} {config.host} ({config.source}){where}", file=sys.stderr)
-        return config
+        config = cluster.to_read()
+        place = f"{config.host} ({config.source})"
+        place += "" if namespace is None else f", namespace {namespace or config.namespace}"
+        print(f"{place}: {'would ' if self.dry_run else ''}{what}", file=sys.stderr)
+        if self.dry_run:
+            return run(Attempt(config, dry_run=True))
+        if not self.yes:
+            run(Attempt(config, dry_run=True, is_preview=True))
+            print("Make these changes? [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                print("nothing was changed", file=sys.stderr)
+                raise typer.Exit(1)
+        return run(Attempt(config))

@@ -417,7 +417,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     async def _apply_external(self, external: ExternalResource[Any, Any], before: Collection[ChildIdentity]) -> Any:
         self.progress.poll_after(external.poll_seconds)
-        return await apply_external(self.client, external, self.object, after=before)
+        return await apply_external(self, external, self.object, after=before)
 
     def _parent(self, owner: KubeObject | Literal[Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, Owner):

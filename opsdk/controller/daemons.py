@@ -29,7 +29,7 @@ from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.object import KubeObject
-from opsdk.base.durations import as_seconds
+from opsdk.base.durations import as_seconds, shown_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.controller.blocking_context import BlockingContext, run_in_thread
@@ -345,7 +345,7 @@ class Daemons:
                 else:
                     requested = requested_delay(error)
                     pause = waits.next(monotonic()) if requested is None else requested
-                    detail = _log_failure(spec, request, error, f"again in {pause:.3g} s")
+                    detail = _log_failure(spec, request, error, f"again in {shown_seconds(pause)}")
                     self._report(spec, request, DaemonEvent.FAILED, detail, attempt=failures)
                     failures += 1
                 await asyncio.sleep(pause)
@@ -362,7 +362,7 @@ class Daemons:
             except BaseException as raised:  # noqa: BLE001 - as for the function
                 error = contain(raised, task=task, cancelling=before)
             pause = waits.next(monotonic())
-            detail = _log_failure(spec, request, error, f"its object is read again in {pause:.3g} s")
+            detail = _log_failure(spec, request, error, f"its object is read again in {shown_seconds(pause)}")
             self._report(spec, request, DaemonEvent.FAILED, detail)
             await asyncio.sleep(pause)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +26,9 @@ from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recording.calls import call_method
+
+if TYPE_CHECKING:  # a cycle: the context applies external resources
+    from opsdk.controller.context import Context
 
 __all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
 
@@ -55,8 +59,8 @@ class ExternalStatus(Model):
     after: str = ""
 
 
-class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about an external resource before it is observed.
+class ExternalRef(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defaults=True):
+    """What is known about an external resource before it is observed, and the context of the reconcile.
 
     Attributes:
         id: its id; empty before its creation, or if the process ended before the id was written.
@@ -66,6 +70,34 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     token: str
+    _ctx: Context | None = None
+
+    @property
+    def ctx(self) -> Context:
+        """The context of the reconcile or the deletion: client, logger, Events. It takes no part in comparisons.
+
+        Raises:
+            UsageError: a test made this value without it.
+
+        >>> ExternalRef(id="bucket-1", token="a-bucket")
+        ExternalRef(id='bucket-1', token='a-bucket')
+        """
+        if self._ctx is None:
+            raise UsageError("this ExternalRef has no context: call the method through ctx.apply, or pass with_context")
+        return self._ctx
+
+    def with_context(self, ctx: Context) -> ExternalRef:
+        """Return the value with a context, for a test that calls a method itself."""
+        return ExternalRef(id=self.id, token=self.token, _ctx=ctx)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExternalRef) and (self.id, self.token) == (other.id, other.token)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.token))
+
+    def __repr__(self) -> str:
+        return f"ExternalRef(id={self.id!r}, token={self.token!r})"
 
 
 class ExternalResource(ABC, Generic[T, S]):
@@ -74,6 +106,7 @@ class ExternalResource(ABC, Generic[T, S]):
     ``ctx.apply`` observes it, creates it if it does not exist, writes its id to the status at once, and updates it.
 
     All methods must be idempotent: a process may end at each await. An exception fails the reconcile.
+    ``ref.ctx`` is the context: a method reads a Secret with ``await ref.ctx.client.get(Secret, key)``.
 
     Attributes:
         name: a field of the object's status, an `ExternalStatus`; also the name in messages.
@@ -162,26 +195,32 @@ def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
     return status.after if status.id else None
 
 
-async def find_external(external: ExternalResource[Any, S], obj: Any) -> S | None:
+async def find_external(ctx: Context, external: ExternalResource[Any, S], obj: Any) -> S | None:
     """Return the state of a resource by its id, or else by its token; None if it is not there."""
     ref = ref_of(external, obj)
-    observed: S | None = await _call(external, external.observe, obj, ref)
+    observed: S | None = await _call(ctx, external, external.observe, obj, ref)
     if observed is None and ref.id:
-        observed = await _call(external, external.observe, obj, ExternalRef(id="", token=ref.token))
+        observed = await _call(ctx, external, external.observe, obj, ExternalRef(id="", token=ref.token))
     return observed
 
 
-async def delete_external(external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef) -> None:
+async def delete_external(ctx: Context, external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef) -> None:
     """Begin the deletion of a resource."""
-    await _call(external, external.delete, obj, ref)
+    await _call(ctx, external, external.delete, obj, ref)
 
 
-async def _call(external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any) -> Any:
-    return await call_method(f"{external.name}.{method.__name__}", method, obj, ref, *more)
+async def _call(
+    ctx: Context, external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any
+) -> Any:
+    @wraps(method)  # a recording has the result in the annotated type, and the arguments without the context
+    async def with_context(obj: Any, ref: ExternalRef, *more: Any) -> Any:
+        return await method(obj, ref.with_context(ctx), *more)
+
+    return await call_method(f"{external.name}.{method.__name__}", with_context, obj, ref, *more)
 
 
 async def apply_external(
-    client: Client,
+    ctx: Context,
     external: ExternalResource[Any, S],
     obj: Any,
     *,
@@ -193,17 +232,17 @@ async def apply_external(
     token, also where the status still has the id of one that was lost.
 
     Args:
-        client: writes the status.
+        ctx: of the reconcile; its client writes the status.
         external: the resource.
         obj: its owner.
         after: the children that come before it.
     """
-    observed: S | None = await find_external(external, obj)
+    observed: S | None = await find_external(ctx, external, obj)
     if observed is None:
         new = ExternalRef(id="", token=ref_of(external, obj).token)
-        observed = await _call(external, external.create, obj, new)
-    await _keep(client, external, obj, observed.id, after)
-    updated: S | None = await _call(external, external.update, obj, ref_of(external, obj), observed)
+        observed = await _call(ctx, external, external.create, obj, new)
+    await _keep(ctx.client, external, obj, observed.id, after)
+    updated: S | None = await _call(ctx, external, external.update, obj, ref_of(external, obj), observed)
     return observed if updated is None else updated
 
 

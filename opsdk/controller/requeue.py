@@ -9,6 +9,7 @@ from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.base.cause import ReconcileCause, traceparents_of
+from opsdk.base.durations import shown_seconds
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd, Requeue, shorten_error
 from opsdk.controller.pausing import HeldBack, format_time
 from opsdk.controller.reconcile import Result
@@ -78,7 +79,9 @@ class RequeuePolicy:
         cause = ReconcileCause("retry", detail=shorten_error(error), traceparents=traceparents)
         log_failure(error, wait=wait)
         retry = Requeue(cause=cause, after=wait, priority=queue_item.priority)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}", requeues=(retry,))
+        return ReconcileEnd(
+            Outcome.ERROR, detail=f"retry in {shown_seconds(wait)}: {repr_of(error)}", requeues=(retry,)
+        )
 
     def after_terminal_error(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException

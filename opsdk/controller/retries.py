@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from opsdk.aio.containment import leaf_errors
-from opsdk.base.durations import as_seconds
+from opsdk.base.durations import as_seconds, shown_seconds
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
 from opsdk.errors import InvalidError, TemporaryError, TerminalError, UsageError
@@ -93,7 +93,7 @@ class FailureStreaks:
         if limit.attempts is not None and failures >= limit.attempts:
             return f"gave up after {failures} attempt{'s' if failures > 1 else ''}"
         if now + wait - since >= limit.seconds:
-            return f"gave up after {now - since:.3g} s"
+            return f"gave up after {shown_seconds(now - since)}"
         return ""
 
     def get(self, request: Hashable) -> FailureStreak | None:

@@ -75,7 +75,7 @@ class ReverseDeletion:
         """
         if remaining := [name for name in self._others if contains_finalizer(obj, name)]:
             raise NotReadyError(f"the children are deleted after the finalizers {', '.join(remaining)}")
-        externals = await self._existing_externals(obj)
+        externals = await self._existing_externals(obj, ctx)
         children = await self._children(obj, ctx)
         count = len(children) + 1
         requested: set[ChildIdentity] = set()
@@ -113,7 +113,7 @@ class ReverseDeletion:
         for identity in chosen:
             if identity in externals:
                 external, ref = externals[identity]
-                await delete_external(external, obj, ref)
+                await delete_external(ctx, external, obj, ref)
             else:
                 await self._delete(identity, children[identity], ctx)
 
@@ -127,11 +127,11 @@ class ReverseDeletion:
                     children[ChildIdentity(gvk_of(child).group_kind, key_of(child))] = child
         return children
 
-    async def _existing_externals(self, obj: Any) -> _Externals:
+    async def _existing_externals(self, obj: Any, ctx: Context) -> _Externals:
         """Return the external resources that are there. They are observed again until they are gone."""
         existing: _Externals = {}
         for external in self._externals:
-            if (observed := await find_external(external, obj)) is not None:
+            if (observed := await find_external(ctx, external, obj)) is not None:
                 ref = ExternalRef(id=observed.id, token=ref_of(external, obj).token)
                 existing[external.identity] = (external, ref)
         return existing

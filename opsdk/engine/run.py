@@ -237,6 +237,7 @@ class _Execution:
             await self._settle()
             operator = self._run.operator()
             operator.journal = self._sources
+            operator.follows_definitions = False
             config = await self._install(env, admin.uncached, operator)
             running = asyncio.create_task(operator.start(config, hooks=[_HotLoopHook(self._hot_loops)]))
             try:

@@ -6,12 +6,15 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/predicate/predicate.go
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.selectors import LabelRequirements, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
+from opsdk.event.reach import ANYTHING, EVERYTHING, NOTHING, OF_TYPE, Form, Reach
 
 __all__ = [
     "Predicate",
@@ -39,17 +42,21 @@ class Predicate:
     Args:
         test: the function.
         name: for messages; default: that of the function.
-        passes_nothing: it is known that no event ever passes. A controller refuses such a predicate.
     """
 
-    def __init__(self, test: PredicateFunc, name: str = "", *, passes_nothing: bool = False) -> None:
+    def __init__(self, test: PredicateFunc, name: str = "") -> None:
         self.test = test
-        self.passes_nothing = passes_nothing
+        self.reach = ANYTHING
         self.name = name or getattr(test, "__name__", "predicate")
 
     def __call__(self, event: AnyEvent) -> bool:
         """Whether the event passes."""
         return self.test(event)
+
+    @property
+    def passes_nothing(self) -> bool:
+        """Whether it is known that no event ever passes. A controller refuses such a predicate."""
+        return self.reach.is_nothing
 
     def __and__(self, other: PredicateFunc) -> Predicate:
         return all_of(self, other)
@@ -58,7 +65,7 @@ class Predicate:
         return any_of(self, other)
 
     def __invert__(self) -> Predicate:
-        return Predicate(lambda event: not self.test(event), f"not {self.name}")
+        return _known(Predicate(lambda event: not self.test(event), f"not {self.name}"), ~self.reach)
 
     def __repr__(self) -> str:
         return f"<Predicate {self.name}>"
@@ -66,7 +73,7 @@ class Predicate:
 
 def all_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if all `tests` pass. Without tests, every event passes."""
-    never, functions = any(map(_passes_nothing, tests)), tuple(map(test_of, tests))
+    functions = tuple(map(test_of, tests))
 
     def passes(event: AnyEvent) -> bool:
         for test in functions:  # noqa: SIM110 - a generator costs as much as two tests
@@ -75,12 +82,13 @@ def all_of(*tests: PredicateFunc) -> Predicate:
         return True
 
     test = functions[0] if len(functions) == 1 else passes
-    return Predicate(test, f"all of {len(tests)}", passes_nothing=never)
+    name = " and ".join(map(_shown, tests)) or "everything"
+    return _known(Predicate(test, name), reduce(and_, map(reach_of, tests), EVERYTHING))
 
 
 def any_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if one of `tests` passes. Without tests, no event passes."""
-    never, functions = all(map(_passes_nothing, tests)), tuple(map(test_of, tests))
+    functions = tuple(map(test_of, tests))
 
     def passes(event: AnyEvent) -> bool:
         for test in functions:  # noqa: SIM110 - a generator costs as much as two tests
@@ -89,7 +97,8 @@ def any_of(*tests: PredicateFunc) -> Predicate:
         return False
 
     test = functions[0] if len(functions) == 1 else passes
-    return Predicate(test, f"any of {len(tests)}", passes_nothing=never)
+    name = " or ".join(map(_shown, tests)) or "nothing"
+    return _known(Predicate(test, name), reduce(or_, map(reach_of, tests), NOTHING))
 
 
 def test_of(predicate: PredicateFunc) -> PredicateFunc:
@@ -97,8 +106,21 @@ def test_of(predicate: PredicateFunc) -> PredicateFunc:
     return predicate.test if type(predicate) is Predicate else predicate
 
 
-def _passes_nothing(test: PredicateFunc | bool) -> bool:
-    return test is False or (isinstance(test, Predicate) and test.passes_nothing)
+def reach_of(test: PredicateFunc | bool) -> Reach:
+    """Return the forms of events that a test can pass."""
+    if isinstance(test, bool):
+        return EVERYTHING if test else NOTHING
+    return test.reach if isinstance(test, Predicate) else ANYTHING
+
+
+def _known(predicate: Predicate, reach: Reach) -> Predicate:
+    predicate.reach = reach
+    return predicate
+
+
+def _shown(test: PredicateFunc) -> str:
+    name = test.name if isinstance(test, Predicate) else getattr(test, "__name__", "predicate")
+    return f"({name})" if " " in name else name
 
 
 def begins_deletion(finalizers: Container[str]) -> Predicate:
@@ -139,7 +161,9 @@ def on(
         chosen = tests[event.type]
         return chosen if isinstance(chosen, bool) else chosen(event)
 
-    return Predicate(test, "on", passes_nothing=all(map(_passes_nothing, tests.values())))
+    reaches = (reach_of(chosen).within(OF_TYPE[kind]) for kind, chosen in tests.items())
+    passes, drops = (reduce(or_, sets) for sets in zip(*reaches, strict=True))
+    return _known(Predicate(test, "on"), Reach(passes, drops))
 
 
 def of_object(test: Callable[[Any], bool]) -> Predicate:
@@ -147,20 +171,27 @@ def of_object(test: Callable[[Any], bool]) -> Predicate:
     return Predicate(lambda event: test(event.view.object), getattr(test, "__name__", "of_object"))
 
 
-def _changed(name: str, value: Callable[[ObjectView[AnyObject]], Any]) -> Predicate:
-    """Return a predicate that drops updates with an equal `value`. Other events pass."""
+def _changed(
+    name: str, value: Callable[[ObjectView[AnyObject]], Any], changed: Callable[[Form], bool | None]
+) -> Predicate:
+    """Return a predicate that drops updates with an equal `value`. Other events pass.
+
+    `changed` is the same for a form of an event.
+    """
 
     def test(event: AnyEvent) -> bool:
         if event.type is not EventType.UPDATE:
             return True
         return event.old is not None and event.new is not None and value(event.old) != value(event.new)
 
-    return Predicate(test, name)
+    return _known(
+        Predicate(test, name), Reach.of(lambda form: form.type is not EventType.UPDATE or bool(changed(form)))
+    )
 
 
 def resource_version_changed() -> Predicate:
     """Drop updates without a change, such as resyncs (``ResourceVersionChangedPredicate``)."""
-    return _changed("resource_version_changed", lambda v: v.resource_version)
+    return _changed("resource_version_changed", lambda v: v.resource_version, lambda form: form.version)
 
 
 def generation_changed() -> Predicate:
@@ -169,25 +200,29 @@ def generation_changed() -> Predicate:
     The start of a deletion passes, because it increases the generation. Kinds without a generation, such as ConfigMap
     and Secret, pass with each change.
     """
-    return _changed("generation_changed", lambda v: v.generation or v.resource_version)
+    return _changed("generation_changed", lambda v: v.generation or v.resource_version, _changes_generation)
+
+
+def _changes_generation(form: Form) -> bool:
+    return form.version if form.generation is None else form.generation
 
 
 def labels_changed() -> Predicate:
     """Drop updates that do not change the labels (``LabelChangedPredicate``)."""
-    return _changed("labels_changed", lambda v: v.labels)
+    return _changed("labels_changed", lambda v: v.labels, lambda form: form.labels)
 
 
 def annotations_changed() -> Predicate:
     """Drop updates that do not change the annotations (``AnnotationChangedPredicate``)."""
-    return _changed("annotations_changed", lambda v: v.metadata.annotations)
+    return _changed("annotations_changed", lambda v: v.metadata.annotations, lambda form: form.annotations)
 
 
 def matches_labels(selector: str | Mapping[str, str] | LabelSelector | LabelRequirements) -> Predicate:
     """Drop events of objects that the selector does not match. Raises `UsageError` if the selector is invalid."""
     parsed = as_selector(selector)
-    return Predicate(
-        lambda event: parsed.matches(event.view.labels), f"matches {parsed}", passes_nothing=parsed.nothing
-    )
+    every = EVERYTHING if not parsed.requirements else ANYTHING
+    predicate = Predicate(lambda event: parsed.matches(event.view.labels), f"matches {parsed}")
+    return _known(predicate, NOTHING if parsed.nothing else every)
 
 
 def ignore_own_writes() -> Predicate:
@@ -197,4 +232,5 @@ def ignore_own_writes() -> Predicate:
     if it certainly is our own: a create, or an update or patch with the previous resource version, which the watch
     shows without a gap. Other writes pass, and so do changes that a list combined after a reconnection.
     """
-    return Predicate(lambda event: not event.own, "ignore_own_writes")
+    predicate = Predicate(lambda event: not event.own, "ignore_own_writes")
+    return _known(predicate, Reach.of(lambda form: not form.own))

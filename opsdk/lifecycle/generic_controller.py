@@ -20,6 +20,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
 from opsdk.base.cause import ReconcileCause, traceparents_of
+from opsdk.base.durations import shown_seconds
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -98,7 +99,7 @@ class _RequeueHandlers(RequeuePolicy):
             if item in self.scheduled:
                 waits.append(max(self.scheduled[item] - now, 0.0))
         log_failure(error, wait=min(waits))
-        detail = f"retry {', '.join(error.names)} in {min(waits):.3g} s: {error}"
+        detail = f"retry {', '.join(error.names)} in {shown_seconds(min(waits))}: {error}"
         return ReconcileEnd(Outcome.ERROR, detail=detail, requeues=tuple(requeues))
 
     def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:

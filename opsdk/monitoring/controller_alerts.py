@@ -202,21 +202,22 @@ CONTROLLER_ALERTS: Final = (
         severity=AlertSeverity.WARNING,
         summary="An object that the operator registered has differed from its declaration for an hour.",
         description="{{ $labels.object }} has {{ $value }} differences that an update causes for minutes only.",
-        meaning="The definition stores another version, or lacks one that the converter knows. Or a configuration "
-        "lacks a webhook, or the role lacks `watch`. Objects are converted, so nothing is lost yet.",
+        meaning="A definition stores another version, or lacks a version, a subresource or a field of the operator's "
+        "class. Or a webhook configuration has other contents, or the role lacks `watch`. Without the field or the "
+        "subresource, the API server drops what the operator writes there.",
         look=(
             "`opsdk doctor`: each difference with advice",
-            "`kubectl logs deployment/OPERATOR | grep CustomResourceDefinition`: since when, and which writer",
+            "`kubectl logs deployment/OPERATOR | grep -e Definition -e Configuration`: since when, and which writer",
         ),
         causes=(
             "An update of the operator did not end: two versions of it run.",
-            "A downgrade or a restored backup replaced the definition.",
+            "A downgrade, another manager or a restored backup replaced the definition or the configuration.",
         ),
         actions=(
             "Apply the definitions and configurations of the running version: `opsdk generate manifests`.",
             "Rewrite the objects after another storage version: `opsdk.recipes.migrate_storage_version`.",
         ),
-        feature=Feature.WEBHOOKS,
+        feature=Feature.ALWAYS,
     ),
     Alert(
         name="OpsdkWebhooksFail",

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from opsdk.aio.containment import leaf_errors
+from opsdk.base.durations import shown_seconds
 from opsdk.errors import ConflictError
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -42,10 +43,10 @@ def log_failure(error: BaseException, *, wait: float | None) -> None:
     if wait is None:
         log.error("reconcile failed, not retried: %s", text, extra=extra, exc_info=error if with_traceback else None)
     elif _is_conflict(error):
-        log.info("the object changed concurrently, retry in %.3g s: %s", wait, text, extra=extra)
+        log.info("the object changed concurrently, retry in %s: %s", shown_seconds(wait), text, extra=extra)
     else:
         exc_info = error if with_traceback else None
-        log.error("reconcile failed, retry in %.3g s: %s", wait, text, extra=extra, exc_info=exc_info)
+        log.error("reconcile failed, retry in %s: %s", shown_seconds(wait), text, extra=extra, exc_info=exc_info)
 
 
 def _is_conflict(error: BaseException) -> bool:

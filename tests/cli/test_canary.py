@@ -61,7 +61,8 @@ async def operators_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *ve
 
 async def opsdk(*words: str) -> int:
     """Run the command in a thread: it blocks."""
-    return await asyncio.to_thread(main, ["canary", *words])
+    consent = [] if words[0] == "status" else ["--yes"]
+    return await asyncio.to_thread(main, ["canary", *words, *consent])
 
 
 async def version_of(client: Client, namespace: str) -> str | None:
@@ -94,6 +95,9 @@ async def test_a_canary_starts_is_promoted_and_aborted(
         assert await opsdk("start", "2", "--shard", "red", "--shard", "green") == 0
         assert "no shard is named green" in capsys.readouterr().out
         await versions("1", "2")
+        assert await asyncio.to_thread(main, ["canary", "start", "2", "--shard", "red", "--dry-run"]) == 0
+        assert "version 2 is a canary for 1 shard" in capsys.readouterr().out
+        assert (await status())["canary"]["shards"] == ["green", "red"]
         assert await opsdk("start", "2", "--shard", "red") == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == (

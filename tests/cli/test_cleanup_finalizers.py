@@ -37,7 +37,6 @@ async def test_finalizers_are_removed_by_name(
         assert capsys.readouterr().out.splitlines() == [
             f"ConfigMap default/a: would remove finalizer {NAME}",
             f"Secret default/a: would remove finalizer {NAME}",
-            "dry run, nothing was changed: stop the operator, then pass --yes",
         ]
         assert await cleanup("--kind", "secrets", "--yes", "--output", "json") == 0
         assert json.loads(capsys.readouterr().out) == [
@@ -46,16 +45,15 @@ async def test_finalizers_are_removed_by_name(
         assert await cleanup("--namespace", "default", "--yes") == 0
         assert capsys.readouterr().out == f"ConfigMap default/a: remove finalizer {NAME}\n"
         assert (await outside.uncached.get(ConfigMap, "default/a")).metadata.finalizers == ["x.example.com/y"]
-        assert await cleanup("--kind", "nonsense") == 1
+        assert await cleanup("--kind", "nonsense", "--yes") == 1
         assert "serves no resource nonsense" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--finalizers", "a/b", "--yes", "--dry-run"], "mutually exclusive"),
-        (["--kind", "secrets"], "require --finalizers"),
-        (["--finalizers", "a/b", "--definitions"], "exclusive with the operator"),
+        (["--kind", "secrets", "--yes"], "require --finalizers"),
+        (["--finalizers", "a/b", "--definitions", "--yes"], "exclusive with the operator"),
     ],
 )
 def test_options_that_contradict_each_other(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
+from opsdk import Operator
 from opsdk.cli import app as app_module
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
@@ -36,18 +38,73 @@ def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) 
     assert words in GROUPS or f"opsdk {words}" in rest
 
 
+def commands(group: LazyGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command below a group."""
+    for name in dict.fromkeys((*group.lazy_commands, *group.commands)):
+        command = group.load(name)
+        if isinstance(command, LazyGroup):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name)
+
+
+def exit_status(run: Callable[[], object]) -> object:
+    """How a program ends."""
+    try:
+        return run()
+    except SystemExit as end:
+        return end.code
+
+
 def test_a_wrong_command_line_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends with the option's name, without a traceback. 2 means changes in ``plan``, and a bug in ``verify``."""
-    for words in (
-        ["why", "--nothing"],
-        ["plan", "--nothing"],
-        ["verify", "--time-limit", "soon"],
-        ["no-such", "--nothing"],
+    """At each entry point it ends with the option's name. 2 means changes in ``plan``, and a bug in ``verify``."""
+    group = typer.main.get_command(app_module.app)
+    assert isinstance(group, LazyGroup)
+    lines = [*commands(group), ()]
+    assert len(lines) > 25
+    for words in lines:
+        if words != ("run",):  # its words after the operator are those of the operator
+            assert main([*words, "--no-such-flag"]) == ExitStatus.USAGE == 64, words
+            assert "--no-such-flag" in capsys.readouterr().err
+    operator = Operator("x")
+    for run in (
+        lambda: main(["verify", "--time-limit", "soon"]),
+        lambda: main(["no-such"]),
+        lambda: operator.main(["--no-such-flag"]),
+        lambda: operator.main(["--webhook-port", "many"]),
+        lambda: operator.main(["--max-concurrent-reconciles", "0"]),
     ):
-        assert main(words) == ExitStatus.USAGE == 64
-        assert words[1] in capsys.readouterr().err or words[0] == "no-such"
-    assert main(["why", "--nothing"]) == ExitStatus.USAGE
-    assert "--nothing" in capsys.readouterr().err
+        assert exit_status(run) == ExitStatus.USAGE
+    assert not exit_status(lambda: operator.main(["--help"]))
+
+
+@pytest.mark.parametrize("words", [["--no-such-flag"], ["serve", "--port", "many"], ["serve", "--no-such-flag"], []])
+def test_a_wrong_command_line_of_the_local_server(words: list[str]) -> None:
+    """The server and its subcommands have the same status."""
+    server = pytest.importorskip("envtest.__main__", reason="needs the envtest extra: pip install opsdk[envtest]")
+    assert exit_status(lambda: server.main(words)) == ExitStatus.USAGE
+
+
+def test_a_wrong_variable_of_an_operator_has_the_same_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A variable is a flag; an error behind the command line has another status."""
+    monkeypatch.setenv("OPSDK_LEADER_ELECT", "maybe")
+    assert exit_status(lambda: Operator("x").main([])) == ExitStatus.USAGE
+    assert "$OPSDK_LEADER_ELECT is 'maybe'" in capsys.readouterr().err
+    monkeypatch.delenv("OPSDK_LEADER_ELECT")
+    assert "x: " in str(exit_status(lambda: Operator("x").main(["--kubeconfig", "/no/such/file"])))
+
+
+def test_no_program_has_a_parser_of_its_own() -> None:
+    """The parser of argparse ends with 2 for a wrong command line, so programs use its subclass."""
+    root = Path(app_module.__file__).parents[2]
+    assert not [
+        path.relative_to(root).as_posix()
+        for package in ("opsdk", "envtest")
+        for path in (root / package).rglob("*.py")
+        if "argparse.ArgumentParser(" in path.read_text() or "import ArgumentParser" in path.read_text()
+    ]
 
 
 def test_the_notes_of_an_error_are_printed_below_it(
@@ -143,7 +200,7 @@ def test_outside_of_a_project_the_operator_is_named(
 ) -> None:
     """The command ends at once, and starts no server."""
     monkeypatch.chdir(tmp_path)
-    assert main([words]) == 1
+    assert main([words, *(["--yes"] if words == "cleanup" else [])]) == 1
     assert "name the operator: MODULE:NAME or FILE.py" in capsys.readouterr().err
 
 

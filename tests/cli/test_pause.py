@@ -50,7 +50,7 @@ async def operator_at_work(
 
 async def opsdk(*words: str) -> int:
     """Run the command in a thread: it blocks."""
-    return await asyncio.to_thread(main, list(words))
+    return await asyncio.to_thread(main, [*words, "--yes"])
 
 
 async def test_one_object_is_paused_reconciled_and_resumed(
@@ -172,7 +172,7 @@ def test_wrong_words_are_refused_before_the_server_is_called(
     words: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bad input: one line says what to write."""
-    assert main(words) == 1
+    assert main([*words, "--yes"]) == 1
     assert text in capsys.readouterr().err
 
 

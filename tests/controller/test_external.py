@@ -9,6 +9,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from boxes import environment, records, running, writes
 from shops import External, Item, Service, Shop, make_operator, shop
@@ -18,12 +19,13 @@ from opsdk import (
     Cluster,
     Context,
     ControllerOptions,
+    ObjectMeta,
     Operator,
     Request,
     UsageError,
     crd_for,
 )
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.client.patch import merge_patch
 from opsdk.controller.external import ExternalRef, ExternalResource, ExternalStatus
 from opsdk.recipes import get_condition
@@ -92,6 +94,43 @@ async def test_a_resource_is_created_updated_and_deleted() -> None:
         assert await client.get_or_none(ConfigMap, "default/a-first") is None
 
     await run(play)
+
+
+async def test_each_method_has_the_context_of_its_reconcile() -> None:
+    """In a reconcile and in the deletion: the client reads a Secret, and the request and the logger are those."""
+
+    async def play(world: World) -> None:
+        client, service = world.client, world.service
+        await client.create(Secret(metadata=ObjectMeta(name="key", namespace="default"), string_data={"key": "k"}))
+        seen: set[tuple[str, bool]] = set()
+
+        async def step(call: str) -> None:
+            ctx = service.context
+            assert (ctx.request, ctx.logger.name) == (Request("default", "a"), "opsdk.reconcile.shop")
+            assert (await ctx.client.get(Secret, "default/key", uncached=True)).data["key"] == b"k"
+            seen.add((call.partition(" ")[0], ctx.finalizing))
+
+        service.step = step
+        await client.create(shop())
+        await asyncio.sleep(60)
+        await client.patch(shop(), merge_patch({"spec": {"size": 5}}))
+        await asyncio.sleep(1)
+        await client.delete(shop())
+        await asyncio.sleep(60)
+        assert seen >= {("observe", False), ("create", False), ("update", False), ("observe", True), ("delete", True)}
+
+    await run(play)
+
+
+def test_a_reference_is_its_id_and_its_token() -> None:
+    """The context changes neither comparisons nor texts; a reference of a test has none."""
+    ref = ExternalRef(id="a", token="b")
+    other = ref.with_context(Context(request=None))
+    assert (ref, hash(ref), repr(ref)) == (other, hash(other), repr(other))
+    assert ref != ExternalRef(id="a", token="c")
+    assert msgspec.json.encode(ref) == b'{"id":"a","token":"b"}'
+    with pytest.raises(UsageError, match="has no context"):
+        _ = ref.ctx
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from boxes import Box, BoxStatus, box, environment, records, running, writes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsdk import (
     BlockingContext,
@@ -25,11 +27,16 @@ from opsdk import (
     crd_for,
 )
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.gvk import GroupKind, ObjectKey
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import deep_copy, to_dict
+from opsdk.children.graph import ChildState
+from opsdk.children.ordering import ChildIdentity
 from opsdk.client.client import SubResourceClient
 from opsdk.client.generated_blocking import BlockingSubResourceClient
 from opsdk.client.patch import MergeFrom, json_patch, merge_patch
+from opsdk.controller.progress import ChildRecord, Progress
+from opsdk.controller.steps.condition_writer import is_own_text
 from opsdk.recipes import set_condition
 
 UNSTRUCTURED = unstructured_kind("tests.opsdk.dev/v1", "Box")
@@ -232,29 +239,61 @@ async def test_a_raw_write_of_the_reconciler_wins(
         assert len(records(operator)) < 10
 
 
-async def test_a_new_process_keeps_a_raw_condition() -> None:
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("PasswordMissing", "the Secret has no password"),
+        # Reasons of opsdk, with a message of the reconciler.
+        ("Waiting", "no quota is left"),
+        ("Ready", "serves 3 hosts"),
+        ("ChildFailed", "The child of a neighbour failed"),
+    ],
+)
+async def test_a_new_process_keeps_a_raw_condition(reason: str, message: str) -> None:
     """After a restart, a condition that the reconciler writes again without a change is still its own."""
+    condition = {**NOT_READY, "reason": reason, "message": message}
     async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
         client = outside.uncached
         await client.create(box())
-        reasons_shown = set()
+        shown = set()
         for _ in range(2):
             operator = Operator("boxes")
-            operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready"))(_raw_reconciler())
+            operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready"))(_raw_reconciler(condition))
             task = asyncio.create_task(operator.start(env.config))
             for _ in range(20):
                 await asyncio.sleep(0.2)
-                reasons_shown.add((await reasons(client)).get("Ready"))
+                status = to_dict(await client.get(UNSTRUCTURED, "default/a")).get("status") or {}
+                shown |= {each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready"}
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        assert reasons_shown - {None} == {"PasswordMissing"}
+        assert shown == {message}
 
 
-def _raw_reconciler() -> Any:
+def _raw_reconciler(condition: dict[str, Any]) -> Any:
     async def reconcile(obj: Box, ctx: Context) -> None:
-        await by_merge_patch(obj, ctx)
+        await ctx.client.status().patch(obj, merge_patch({"status": {"conditions": [condition]}}))
 
     return reconcile
+
+
+RECORDS = st.builds(
+    ChildRecord,
+    name=st.sampled_from(["ConfigMap default/a", "Namespace a", "ClusterRole system:a", "bucket", "dns_record"]),
+    state=st.sampled_from([ChildState.WAITING, ChildState.FAILED, ChildState.DELETING, ChildState.PENDING]).map(
+        lambda state: state.value
+    ),
+    message=st.text(max_size=20),
+)
+
+
+@given(st.lists(RECORDS, max_size=9))
+def test_each_text_of_opsdk_is_known_as_its_own(children: list[ChildRecord]) -> None:
+    """Whatever the children are, a process recognises the condition that a former one wrote."""
+    progress = Progress()
+    for number, record in enumerate(children):
+        progress.record(ChildIdentity(GroupKind("", "X"), ObjectKey("default", str(number))), record)
+    verdict = progress.verdict()
+    assert is_own_text(verdict.reason, verdict.message)
 
 
 async def test_a_list_that_carries_the_condition_of_opsdk_says_nothing() -> None:

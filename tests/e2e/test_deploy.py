@@ -34,18 +34,18 @@ def test_a_new_project_is_deployed_and_removed(tmp_path: Path) -> None:
         )
 
     with serving(kubeconfig, ["--port", "0", "--controllers", "cluster"]):
-        deployed = opsdk("deploy")
+        deployed = opsdk("deploy", "--yes")
         assert deployed.returncode == 0, deployed.stderr
         lines = deployed.stdout.splitlines()
         assert lines[:2] == [
             "created CustomResourceDefinition widgets.demo.example.com",
             "created Namespace demo-system",
         ]
-        failed = opsdk("deploy", "--image", "demo:does-not-exist", "--timeout", "3", "--output", "json")
+        failed = opsdk("deploy", "--yes", "--image", "demo:does-not-exist", "--timeout", "3", "--output", "json")
         assert failed.returncode == 1
         assert {row["action"] for row in json.loads(failed.stdout)} == {"unchanged", "changed"}
         assert "opsdk: Deployment demo is not available" in failed.stderr
         assert "push the image, pass --image, or load it into the nodes" in failed.stderr
-        removed = opsdk("undeploy")
+        removed = opsdk("undeploy", "--yes")
         assert removed.returncode == 0, removed.stderr
         assert removed.stdout.splitlines()[-1] == "deleted CustomResourceDefinition widgets.demo.example.com"

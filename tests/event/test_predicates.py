@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk import Operator
+from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.selectors import LabelRequirements
 from opsdk.builder.arguments import OwnsSpec, WatchSpec
@@ -23,12 +25,14 @@ from opsdk.event.predicates import (
     annotations_changed,
     any_of,
     generation_changed,
+    ignore_own_writes,
     labels_changed,
     matches_labels,
     of_object,
     on,
     resource_version_changed,
 )
+from opsdk.event.reach import FORMS, RESYNC, WITHOUT_GENERATION, Form, Reach, forms
 from opsdk.event.request import Request
 
 YES = Predicate(lambda _: True, "yes")
@@ -127,6 +131,127 @@ def test_a_predicate_that_passes_no_event_is_known(predicate: Predicate, never: 
     for number, options in enumerate(declarations):
         with pytest.raises(UsageError, match="passes no event") if never else nullcontext():
             operator.reconciler(ConfigMap, name=f"c{number}", **options)(_reconcile)
+
+
+def example(form: Form) -> AnyEvent:
+    """An event of a form."""
+    if form.type is not EventType.UPDATE:
+        side = {"old": view()} if form.type is EventType.DELETE else {"new": view()}
+        return Event(type=form.type, own=form.own, **side)
+    before, after = (0, 0) if form.generation is None else (1, 1 + form.generation)
+    changes = {"labels": {"a": "b"} if form.labels else {}, "annotations": {"a": "b"} if form.annotations else {}}
+    old = view(version=1, generation=before, labels={}, annotations={})
+    return Event(type=form.type, own=form.own, old=old, new=view(version=1 + form.version, generation=after, **changes))
+
+
+EXAMPLES = {form: example(form) for form in FORMS}
+ATOMS = st.sampled_from(
+    [
+        generation_changed(),
+        labels_changed(),
+        annotations_changed(),
+        resource_version_changed(),
+        ignore_own_writes(),
+        all_of(),
+        any_of(),
+        matches_labels(""),
+        on(update=False),
+        on(create=False, delete=False, generic=False),
+        on(create=False, update=generation_changed(), delete=False, generic=False),
+    ]
+)
+KNOWN = ATOMS
+for _ in range(3):
+    KNOWN = st.one_of(
+        ATOMS,
+        KNOWN.map(lambda one: ~one),
+        st.tuples(KNOWN, KNOWN).map(lambda two: two[0] & two[1]),
+        st.tuples(KNOWN, KNOWN).map(lambda two: two[0] | two[1]),
+    )
+GUESSED = st.one_of(
+    KNOWN, st.just(YES), st.just(NO), st.tuples(KNOWN, st.sampled_from([YES, NO])).map(lambda two: all_of(*two))
+)
+
+
+@given(KNOWN)
+def test_what_a_combination_passes_is_known_exactly(predicate: Predicate) -> None:
+    """Combinations of the predicates of opsdk, up to depth 3, pass the forms of events that their reach has."""
+    assert predicate.reach == Reach.of(lambda form: predicate(EXAMPLES[form]))
+
+
+@given(GUESSED, GUESSED)
+def test_a_function_of_the_user_is_never_refused(one: Predicate, two: Predicate) -> None:
+    """The reach of a combination with unknown functions has each form that passes, and each that is dropped."""
+    for predicate in (one, ~one, one & two, one | two):
+        passes = forms(lambda form, predicate=predicate: predicate(EXAMPLES[form]))  # type: ignore[misc]
+        assert predicate.reach.passes & passes == passes
+        assert predicate.reach.drops | passes == forms(lambda _: True)
+
+
+def declared(kind: Any, predicates: Sequence[Predicate]) -> str:
+    """The error of a declaration; empty without one."""
+    try:
+        Operator("x").reconciler(kind, predicates=predicates)(_reconcile_any)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@given(KNOWN)
+def test_a_declaration_refuses_exactly_what_passes_nothing(predicate: Predicate) -> None:
+    """Of a kind without a generation, that is also what would pass a change only because of the generation."""
+
+    def passes(condition: Callable[[Form], bool]) -> bool:
+        return any(predicate(event) for form, event in EXAMPLES.items() if condition(form))
+
+    never = not passes(lambda _: True)
+    without = not passes(lambda form: form != RESYNC and (form.generation is None or not form.version))
+    of_others = passes(lambda form: form != RESYNC and form.generation is not None)
+    assert ("passes no event:" in declared(Deployment, [predicate])) is never
+    assert ("passes no event" in declared(ConfigMap, [predicate])) is (never or (without and of_others))
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        ~generation_changed(),
+        ~generation_changed() & labels_changed(),
+        ~(generation_changed() | labels_changed()),
+        on(create=False, delete=False, generic=False, update=~generation_changed()),
+    ],
+)
+def test_a_kind_without_a_generation_needs_another_predicate(predicate: Predicate) -> None:
+    """The message names the kind and the reason; a kind with a generation takes the predicate."""
+    text = "passes no event of Secret but resyncs, because the kind has no generation"
+    assert text in declared(Secret, [predicate])
+    assert not declared(Deployment, [predicate])
+    for options in (
+        {"owns": [OwnsSpec(kind=Secret, predicates=[predicate])]},
+        {"watches": [WatchSpec(kind=Secret, handler=_to_request, predicates=[predicate])]},
+        {"owns": [Secret], "event_filter": [predicate]},
+        {
+            "owns": [OwnsSpec(kind=Deployment, predicates=[generation_changed()])],
+            "event_filter": [~generation_changed()],
+        },
+    ):
+        with pytest.raises(UsageError, match="passes no event"):
+            Operator("x").reconciler(Deployment, **options)(_reconcile_any)
+
+
+def test_predicates_of_a_list_are_combined() -> None:
+    """An event must pass all of them, and every event filter."""
+    assert "passes no event" in declared(Deployment, [labels_changed(), ~labels_changed()])
+    assert not declared(Deployment, [generation_changed(), ~labels_changed() | on(update=False)])
+
+
+def test_the_kinds_without_a_generation_are_those_of_the_server() -> None:
+    """The local server counts no generation of them either."""
+    strategy = pytest.importorskip("envtest.groups.common.strategy", reason="needs the envtest extra")
+    for kind in WITHOUT_GENERATION:
+        assert f"{kind.kind.lower()}s" not in strategy._GENERATION
+
+
+async def _reconcile_any(request: Request) -> None: ...
 
 
 def _to_request(obj: Secret) -> list[Request]:

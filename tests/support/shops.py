@@ -65,6 +65,7 @@ class Service:
         self.twice: list[str] = []
         self.too_early: list[str] = []
         self.deletion_seconds = 5.0
+        self.context = Context(request=None)
         self.step: Callable[[str], Awaitable[None]] = self._step
 
     async def _step(self, call: str) -> None:
@@ -94,10 +95,12 @@ class External(ExternalResource[Shop, Item]):
         self.name = name
 
     async def observe(self, obj: Shop, ref: ExternalRef) -> Item | None:
+        self.service.context = ref.ctx
         await self.service.step(f"observe {self.name}")
         return self.service.find(ref)
 
     async def create(self, obj: Shop, ref: ExternalRef) -> Item:
+        self.service.context = ref.ctx
         await self.service.step(f"create {self.name}")
         self.service.created += 1
         now = asyncio.get_running_loop().time()
@@ -108,6 +111,7 @@ class External(ExternalResource[Shop, Item]):
         return item
 
     async def update(self, obj: Shop, ref: ExternalRef, observed: Item) -> Item | None:
+        self.service.context = ref.ctx
         if observed.size == obj.spec.size:
             return None
         await self.service.step(f"update {self.name}")
@@ -115,6 +119,7 @@ class External(ExternalResource[Shop, Item]):
         return observed
 
     async def delete(self, obj: Shop, ref: ExternalRef) -> None:
+        self.service.context = ref.ctx
         await self.service.step(f"delete {self.name}")
         owner = ref.token.removesuffix(self.name)
         domain = self.service.find(ExternalRef(id="", token=f"{owner}domain"))

@@ -37,6 +37,13 @@ def test_an_api_error_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) ->
     assert record.__dict__["error"].startswith("update configmaps")
 
 
+@pytest.mark.parametrize(("wait", "text"), [(81.92, "81.9 s"), (1000.0, "17 min"), (7300.0, "2 h")])
+def test_a_long_delay_has_the_unit_of_its_size(wait: float, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The longest delay of the rate limiter is 17 minutes, not 1e+03 s."""
+    log_failure(InternalServerError("no", request=UPDATE), wait=wait)
+    assert f"retry in {text}: " in caplog.records[0].getMessage()
+
+
 def test_a_mistake_in_code_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """The traceback of a `UsageError` names the line to correct."""
     log_failure(UsageError("no name"), wait=1)

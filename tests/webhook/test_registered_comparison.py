@@ -11,11 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.errors import PatchError
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
-from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, conversion_stanza
-from opsdk.webhook.registered.comparison import RegisteredObject, RegisteredVersion, compare
+from opsdk.webhook.configurations import (
+    WebhookClientConfig,
+    WebhookRegistration,
+    WebhookRule,
+    WebhookService,
+    conversion_stanza,
+    webhook_configurations,
+)
+from opsdk.webhook.registered.comparison import (
+    RegisteredObject,
+    RegisteredVersion,
+    RegisteredWebhook,
+    compare,
+    registered_webhooks,
+)
+from opsdk.webhook.registered.definitions import registered_definitions
+from tests.webhook.boxes import Box
 
 OURS = WebhookClientConfig(service=WebhookService(name="hooks", namespace="default"), ca_bundle=b"NEW")
 OLD = WebhookClientConfig(service=WebhookService(name="hooks", namespace="default"), ca_bundle=b"OLD")
@@ -29,7 +46,8 @@ DEFINITION = RegisteredObject(
     ),
 )
 CONFIGURATION = RegisteredObject(
-    target=InjectionTarget(InjectionKind.VALIDATING, "site-validating"), webhooks=("a.example.com", "b.example.com")
+    target=InjectionTarget(InjectionKind.VALIDATING, "site-validating"),
+    webhooks=(RegisteredWebhook("a.example.com", "/a", {}), RegisteredWebhook("b.example.com", "/b", {})),
 )
 
 
@@ -154,6 +172,112 @@ def test_a_webhook_that_a_configuration_lacks_is_not_critical() -> None:
     comparison = compare(CONFIGURATION, {"webhooks": webhooks}, OURS)
     assert [(fault.text, fault.critical) for fault in comparison.faults] == [("lacks b.example.com", False)]
     assert comparison.restores == "the caBundle"
+
+
+RULE = WebhookRule(
+    object_selector=LabelSelector(match_labels={"team": "a"}), match_conditions={"named": "has(object.metadata.name)"}
+)
+REGISTRATION = WebhookRegistration(
+    name="a.example.com",
+    path="/a",
+    mutating=True,
+    group="demo.opsdk.dev",
+    version="v1",
+    resource="boxes",
+    scope="Namespaced",
+    operations=("CREATE", "UPDATE"),
+    rule=RULE,
+)
+(DECLARED,) = webhook_configurations([REGISTRATION], OURS, name="site")
+BOX_CONFIGURATION = RegisteredObject(
+    target=InjectionTarget(InjectionKind.MUTATING, "site-mutating"), webhooks=registered_webhooks(DECLARED)
+)
+ADDRESS = {"name": "hooks", "namespace": "default", "path": "/a", "port": 443}
+
+
+def stored(**changes: Any) -> dict[str, Any]:
+    """The configuration as the server stores it, with other fields of its webhook."""
+    webhook = {**deepcopy(DECLARED["webhooks"][0]), "namespaceSelector": {}, **changes}
+    return {"webhooks": [{key: value for key, value in webhook.items() if value is not None}]}
+
+
+def test_a_configuration_that_the_server_stored_is_as_declared() -> None:
+    """Defaults of the server, and the order of lists, are no differences."""
+    operations = [{**DECLARED["webhooks"][0]["rules"][0], "operations": ["UPDATE", "CREATE"]}]
+    defaults = dict.fromkeys(("failurePolicy", "matchPolicy", "timeoutSeconds", "reinvocationPolicy"))
+    for tree in (stored(), stored(rules=operations), stored(**defaults)):
+        assert compare(BOX_CONFIGURATION, tree, OURS) == ([], "", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"rules": []}, "rules is empty, not ["),
+        ({"failurePolicy": "Ignore"}, 'failurePolicy is "Ignore", not "Fail"'),
+        ({"timeoutSeconds": 1}, "timeoutSeconds is 1, not 10"),
+        ({"sideEffects": "Unknown"}, 'sideEffects is "Unknown", not "None"'),
+        ({"matchPolicy": "Exact"}, 'matchPolicy is "Exact", not "Equivalent"'),
+        ({"reinvocationPolicy": "IfNeeded"}, 'reinvocationPolicy is "IfNeeded", not "Never"'),
+        ({"objectSelector": None}, 'objectSelector is empty, not {"matchLabels":{"team":"a"}}'),
+        (
+            {"namespaceSelector": {"matchLabels": {"x": "y"}}},
+            'namespaceSelector is {"matchLabels":{"x":"y"}}, not empty',
+        ),
+        ({"matchConditions": []}, "matchConditions is empty, not ["),
+        ({"admissionReviewVersions": ["v1beta1"]}, 'admissionReviewVersions is ["v1beta1"], not ["v1"]'),
+        ({"clientConfig": {"service": {**ADDRESS, "name": "x"}}}, "clientConfig calls Service default/x, not this"),
+        ({"clientConfig": {"service": {**ADDRESS, "path": "/b"}}}, "clientConfig calls the path /b, not /a"),
+        ({"clientConfig": {"service": {**ADDRESS, "port": 8443}}}, "clientConfig calls the port 8443, not 443"),
+    ],
+)
+def test_each_field_of_a_webhook_that_differs_is_reported(change: dict[str, Any], text: str) -> None:
+    """The report names the webhook, the field and both values; the operator stays ready, and changes nothing."""
+    comparison = compare(BOX_CONFIGURATION, stored(**change), OURS)
+    (fault,) = comparison.faults
+    assert fault.text.startswith(f"has another a.example.com: {text}")
+    assert not fault.critical
+    assert not [each for each in comparison.patch if not each["path"].startswith("/webhooks/0/clientConfig")]
+
+
+(BOX,) = registered_definitions([Box])
+
+
+def test_the_definition_of_the_class_is_as_declared() -> None:
+    """What `crd_for` writes has no differences, with and without fields of a later version."""
+    tree = crd_for(Box)
+    assert compare(BOX, tree, None) == ([], "", ())
+    tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["new"] = TEXT
+    assert compare(BOX, tree, None) == ([], "", ())
+
+
+@pytest.mark.parametrize(
+    ("path", "lost"),
+    [
+        (("spec", "size"), "spec.size"),
+        (("spec", "labels"), "spec.labels"),
+        (("status", "opened"), "status.opened"),
+        (("status",), "status"),
+        (("spec",), "spec"),
+    ],
+)
+def test_a_lost_field_is_reported_with_its_path(path: tuple[str, ...], lost: str) -> None:
+    """The API server drops what the operator writes there."""
+    tree = crd_for(Box)
+    schema = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for name in path[:-1]:
+        schema = schema["properties"][name]
+    del schema["properties"][path[-1]]
+    (fault,) = compare(BOX, tree, None).faults
+    assert fault.text == f"has no field {lost} in v1, so the API server drops what the operator writes there"
+    assert not fault.critical
+
+
+def test_another_scope_is_reported() -> None:
+    """A definition that was created again may have another scope: then each request fails."""
+    tree = crd_for(Box)
+    tree["spec"]["scope"] = "Cluster"
+    (fault,) = compare(BOX, tree, None).faults
+    assert (fault.text, fault.critical) == ("has the scope Cluster, not Namespaced", True)
 
 
 CONFIGS = st.sampled_from([OURS, OLD, OTHER])

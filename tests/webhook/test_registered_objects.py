@@ -267,6 +267,24 @@ async def test_a_deleted_configuration_is_reported_until_it_is_back() -> None:
         assert await run.ca_bundle()
 
 
+async def test_a_replaced_configuration_is_reported_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """What another writer changed in a webhook is one log line a field, and a metric; the replica stays ready."""
+    async with installed() as run:
+        caplog.clear()
+        tree = to_dict(await run.client.get(CONFIGURATION, "sites-validating"))
+        (webhook,) = tree["webhooks"]
+        webhook["failurePolicy"], webhook["rules"][0]["operations"] = "Ignore", ["UPDATE"]
+        await run.client.update(Unstructured.from_tree(tree), field_owner="olm")
+        await asyncio.sleep(600)
+        lines = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+        assert [line.partition(": ")[2].partition(" is ")[0] for line in lines] == ["rules", "failurePolicy"]
+        assert (await run.failure(), run.faults()) == ("", 2)
+        await run.client.delete(CONFIGURATION, "sites-validating")
+        await run.configure()
+        await asyncio.sleep(0.9)
+        assert (await run.failure(), run.faults()) == ("", 0)
+
+
 async def test_a_configuration_may_come_after_the_operator() -> None:
     """An installation creates the configurations last: the replica is ready before, and sets the caBundle at once."""
     async with installed(configurations=False) as run:

@@ -6,17 +6,18 @@ parser. PyYAML takes 35 ms to import: operators import this module, and read no 
 
 libyaml ends plain scalars in ``[...]`` and ``{...}`` otherwise than goyaml. It refuses ``[001:db8::]`` as ambiguous. In
 ``[a?b]`` it reads one scalar, where goyaml begins a key. A stream with one of these is read again by PyYAML's scanner
-with goyaml's rule.
+with goyaml's rule: in linear time, but up to ten times as slow. `Limits.document_values` bounds it to a few seconds.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml;
 sigs.k8s.io/yaml/goyaml.v2/scannerc.go (yaml_parser_scan_plain_scalar).
-Deviates: a document has at most `Limits.document_values` values. A body of more than 64 KiB is not read again.
+Deviates: a document has at most `Limits.document_values` values.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -54,7 +55,7 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
         else:
             if not parsed.complaints:
                 return parsed
-    for document in _Documents(text, budget=LIMITS.document_values, reread=len(text) <= _MAX_REREAD):
+    for document in _Documents(text, budget=LIMITS.document_values):
         if document.tree is not None:
             return document
     return ParsedDocument(None, yaml=True)
@@ -130,18 +131,26 @@ class _PythonParser(Reader, Scanner, Parser):
 
     def _plain_length(self) -> int:
         """Return how many characters go on with a plain scalar. Only a blank after a colon ends it there."""
-        length = 0
-        while (char := self.peek(length)) not in _BLANK:
-            if (char == ":" and self.peek(length + 1) in _BLANK) or (self.flow_level and char in _FLOW_INDICATORS):
-                break
-            length += 1
-        return length
+        rest = (_FLOW_REST if self.flow_level else _BLOCK_REST).match(self.buffer, self.pointer)
+        assert rest is not None  # it may be empty
+        return len(rest[0])
+
+    def forward(self, length: int = 1) -> None:
+        """Skip characters. PyYAML looks at each of them, here a search finds line breaks."""
+        end = self.pointer + length
+        if _BREAK.search(self.buffer, self.pointer, end):
+            super().forward(length)
+            return
+        self.pointer = end
+        self.index += length
+        self.column += length
 
 
-_BLANK: Final = "\0 \t\r\n\x85\u2028\u2029"
-_FLOW_INDICATORS: Final = ",?[]{}"
-_MAX_REREAD: Final = 64 << 10
-"""Characters of a body. PyYAML's own scanner takes up to a second for them."""
+_BLANK: Final = r"\0 \t\r\n\x85\u2028\u2029"
+_BREAK: Final = re.compile("[\r\n\x85\u2028\u2029\ufeff]")
+"""Line breaks, and the byte order mark, which has no column."""
+_BLOCK_REST: Final = re.compile(rf"(?:[^:{_BLANK}]|:(?![{_BLANK}]))*+")
+_FLOW_REST: Final = re.compile(rf"(?:[^:,?\[\]{{}}{_BLANK}]|:(?![{_BLANK}]))*+")
 _EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
 
 
@@ -158,7 +167,6 @@ class _Documents:
         text: the stream.
         budget: of values, for each document.
         lines: gets the lines of all fields.
-        reread: read the stream again where libyaml has another rule. Without, libyaml's rule holds.
         parser: of the events.
     """
 
@@ -168,12 +176,11 @@ class _Documents:
         *,
         budget: int,
         lines: FieldLines | None = None,
-        reread: bool = True,
         parser: Any = _EventParser,
     ) -> None:
         self._text = text
         self._events = parser(text)
-        self._checks_rules = reread and parser is not _PythonParser
+        self._checks_rules = parser is not _PythonParser
         self._flow = 0
         self._budget = self._left = budget
         self._lines = lines

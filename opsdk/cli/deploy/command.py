@@ -20,7 +20,15 @@ from opsdk.cli.deploy.steps import DeployStep
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
-from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
+from opsdk.cli.target import (
+    Attempt,
+    Consent,
+    ContextOption,
+    DryRunOption,
+    KubeconfigOption,
+    TargetCluster,
+    YesOption,
+)
 from opsdk.cluster.cluster import Cluster
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rest.config import RestConfig
@@ -28,7 +36,6 @@ from opsdk.structured_merge.value import JsonObject
 
 _Namespace = Annotated[str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml")]
 _Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="seconds to wait")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="print the changes; the server validates and writes nothing")]
 
 
 def deploy(
@@ -39,7 +46,8 @@ def deploy(
     force: Annotated[
         bool, typer.Option("--force", help="take over objects and fields that others created or changed")
     ] = False,
-    dry_run: _DryRun = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     print_role: Annotated[
         bool, typer.Option("--print-role", help="print the roles of the user that deploys, and exit")
     ] = False,
@@ -51,27 +59,31 @@ def deploy(
 
     Exits with status 1 if the operator does not become available, and prints why.
 
-    opsdk deploy --image registry.example.com/demo:1.0.0
+    opsdk deploy --image registry.example.com/demo:1.0.0 --yes
 
     opsdk deploy --dry-run
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run or print_role)
     parts = package_inputs(namespace=namespace, image=image)
     if print_role:
         print(to_yaml(deployer_roles(parts)), end="")
         return
-    log = _StepLog(output)
-    config = TargetCluster(context, kubeconfig).to_change(parts.workload.namespace, dry_run=dry_run)
-    make = partial(
-        Deployer,
-        operator=parts.workload.name,
-        report=log.step,
-        progress=log.progress,
-        force=force,
-        dry_run=dry_run,
-        timeout=timeout,
-    )
-    with log:
-        problems = asyncio.run(_deploy(config, parts, make))
+
+    def run(attempt: Attempt) -> list[str]:
+        with _StepLog(output, attempt) as log:
+            make = partial(
+                Deployer,
+                operator=parts.workload.name,
+                report=log.step,
+                progress=log.progress,
+                force=force,
+                dry_run=attempt.dry_run,
+                timeout=timeout,
+            )
+            return asyncio.run(_deploy(attempt.config, parts, make))
+
+    target, name = TargetCluster(context, kubeconfig), parts.workload.name
+    problems = consent.change(target, run, what=f"install {name}", namespace=parts.workload.namespace)
     if problems:
         print("opsdk: " + "\n".join(problems), file=sys.stderr)
         raise typer.Exit(1)
@@ -84,7 +96,8 @@ def undeploy(
         bool, typer.Option("--delete-objects", help="first delete the custom objects, and wait for their finalizers")
     ] = False,
     timeout: _Timeout = 300.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would be deleted")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
@@ -95,35 +108,40 @@ def undeploy(
 
     opsdk undeploy --dry-run
 
-    opsdk undeploy --delete-objects
+    opsdk undeploy --delete-objects --yes
     """
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     # The image does not matter for a deletion.
     parts = package_inputs(namespace=namespace, image="-")
-    log = _StepLog(output)
-    config = TargetCluster(context, kubeconfig).to_change(parts.workload.namespace, dry_run=dry_run)
-    make = partial(
-        Remover,
-        operator=parts.workload.name,
-        report=log.step,
-        delete_objects=delete_objects,
-        dry_run=dry_run,
-        timeout=timeout,
-    )
-    with log:
-        asyncio.run(_undeploy(config, parts, make))
+
+    def run(attempt: Attempt) -> None:
+        with _StepLog(output, attempt) as log:
+            make = partial(
+                Remover,
+                operator=parts.workload.name,
+                report=log.step,
+                delete_objects=delete_objects,
+                dry_run=attempt.dry_run,
+                timeout=timeout,
+            )
+            asyncio.run(_undeploy(attempt.config, parts, make))
+
+    target, name = TargetCluster(context, kubeconfig), parts.workload.name
+    consent.change(target, run, what=f"remove {name}", namespace=parts.workload.namespace)
 
 
 class _StepLog:
     """Prints steps when they happen, or as one JSON document at the end, also after an error."""
 
-    def __init__(self, output: OutputFormat) -> None:
-        self._output = output
+    def __init__(self, output: OutputFormat, attempt: Attempt) -> None:
+        self._output = OutputFormat.TEXT if attempt.is_preview else output
+        self._stream = sys.stderr if attempt.is_preview else sys.stdout
         self._steps: list[DeployStep] = []
 
     def step(self, step: DeployStep) -> None:
         self._steps.append(step)
         if self._output is OutputFormat.TEXT:
-            print(step, flush=True)
+            print(step, file=self._stream, flush=True)
 
     def progress(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)

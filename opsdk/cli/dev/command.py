@@ -134,7 +134,8 @@ async def run_until_signal(work: Coroutine[object, None, None]) -> None:
 def _server(folder: Path, cluster: TargetCluster | None, *, controllers: str) -> Iterator[tuple[RestConfig, str]]:
     """Start a server unless there is one; yields its configuration and the title of the console."""
     if cluster is not None:
-        config = cluster.to_change()
+        config = cluster.to_read()
+        print(f"changes {config.host} ({config.source}), namespace {config.namespace}", file=sys.stderr)
         yield config, f"opsdk dev on {config.host}, {config.source}"
         return
     kubeconfig = folder / ".opsdk" / "kubeconfig"

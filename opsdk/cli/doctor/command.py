@@ -21,9 +21,17 @@ from opsdk.cli.doctor.examine import clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
-from opsdk.cli.output import Output, OutputFormat, print_json, print_result, print_table
+from opsdk.cli.output import Output, OutputFormat, print_json, print_table
 from opsdk.cli.project import find_project
-from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
+from opsdk.cli.target import (
+    Attempt,
+    Consent,
+    ContextOption,
+    DryRunOption,
+    KubeconfigOption,
+    TargetCluster,
+    YesOption,
+)
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rbac.permissions import RuleSet
@@ -89,43 +97,47 @@ def cleanup(
         list[str] | None, typer.Option(help="kinds for --finalizers, such as sites.example.com; default: all")
     ] = None,
     namespace: Annotated[str, typer.Option(help="namespace for --finalizers; default: all")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the changes without making them; the default")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="make the changes")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Remove the finalizers and webhook configurations of a removed operator.
 
     Without the operator, its finalizers block the deletion of objects and namespaces, and its webhooks reject requests.
+    Stop the operator first.
 
-    opsdk cleanup
+    opsdk cleanup --dry-run
 
     opsdk cleanup --yes --definitions
 
     opsdk cleanup --finalizers controller.cattle.io/dns --kind sites.example.com --yes
     """
-    if yes and dry_run:
-        raise UsageError("--yes and --dry-run are mutually exclusive: pass one of them")
+    consent = Consent.of(yes=yes, dry_run=dry_run)
     if not finalizers and (kind or namespace):
         raise UsageError("--kind and --namespace require --finalizers")
     if finalizers and (operator or definitions):
         raise UsageError("--finalizers is mutually exclusive with the operator and --definitions")
     # Load the operator before the configuration: outside a project, report the missing operator first.
     target = load_operator(operator) if not finalizers else None
-    config = TargetCluster(context, kubeconfig).to_change(namespace or None, dry_run=not yes)
-    drained = DrainResult()
-    if target is not None:
-        removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=not yes))
-    else:
-        drained = asyncio.run(
-            remove_finalizers(config, finalizers or (), kinds=kind or (), namespace=namespace, dry_run=not yes)
-        )
-        removals = removals_of(drained)
-    lines = [f"{removal.subject}: {'' if yes else 'would '}{removal.action}" for removal in removals]
-    if not yes:
-        lines.append("dry run, nothing was changed: stop the operator, then pass --yes")
-    print_result(output, [{**asdict(removal), "done": yes} for removal in removals], lines)
+
+    def run(attempt: Attempt) -> DrainResult:
+        drained = DrainResult()
+        if target is not None:
+            removals = asyncio.run(clean(target, attempt.config, definitions=definitions, dry_run=attempt.dry_run))
+        else:
+            drained = asyncio.run(
+                remove_finalizers(
+                    attempt.config, finalizers or (), kinds=kind or (), namespace=namespace, dry_run=attempt.dry_run
+                )
+            )
+            removals = removals_of(drained)
+        lines = [f"{each.subject}: {'would ' if attempt.dry_run else ''}{each.action}" for each in removals]
+        rows = [{**asdict(each), "done": not attempt.dry_run} for each in removals]
+        attempt.print(output, rows, lines or ["nothing to remove"])
+        return drained
+
+    what = f"remove what {target.name} left" if target is not None else f"remove {', '.join(finalizers or ())}"
+    drained = consent.change(TargetCluster(context, kubeconfig), run, what=what, namespace=namespace or None)
     for gvk, error in drained.problems:
         print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)
     if drained.problems:

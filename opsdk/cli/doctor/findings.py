@@ -13,7 +13,13 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
-from opsdk.webhook.registered.comparison import RegisteredObject, ca_faults, compare, conversion_faults
+from opsdk.webhook.registered.comparison import (
+    RegisteredObject,
+    ca_faults,
+    compare,
+    conversion_faults,
+    registered_webhooks,
+)
 
 # Seconds after which a pending finalizer is reported.
 _SLOW_FINALIZER = 300.0
@@ -135,7 +141,7 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
 
     declared = RegisteredObject(
         target=InjectionTarget(InjectionKind((expected["apiVersion"], expected["kind"])), expected["metadata"]["name"]),
-        webhooks=tuple(webhook["name"] for webhook in expected["webhooks"]),
+        webhooks=registered_webhooks(expected),
     )
     faults = [*compare(declared, live, None).faults, *ca_faults(live or {})]
     for fault in faults:

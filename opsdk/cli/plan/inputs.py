@@ -10,7 +10,6 @@ from typing import Any
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
-from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load, load_operator, place_of
 from opsdk.cli.project import find_project
@@ -85,10 +84,7 @@ def _doubles_of_project(reference: str) -> str:
 
 def _with_flags(operator: Operator, flags: Sequence[str]) -> Operator:
     words = [f"--{flag}" for flag in flags]
-    try:
-        operator.options, _ = parse_flags(operator.name, operator.options, words, {})
-    except SystemExit as end:  # of argparse, which has printed what is wrong
-        raise SystemExit(ExitStatus.USAGE if end.code else ExitStatus.SUCCESS) from None
+    operator.options, _ = parse_flags(operator.name, operator.options, words, {})
     return operator
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 
 # How the journal begins the detail of a failed reconcile; the console has a column for the time.
-_RETRY = re.compile(r"retry in \S+ s: ")
+_RETRY = re.compile(r"retry in \S+ (?:s|min|h|days): ")
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _KILO = 1000.0
@@ -86,6 +86,8 @@ def error_text(detail: str) -> str:
     """Return the error of a failed reconcile without the delay of its retry.
 
     >>> error_text("retry in 0.005 s: ValueError('no luck')")
+    "ValueError('no luck')"
+    >>> error_text("retry in 17 min: ValueError('no luck')")
     "ValueError('no luck')"
     """
     return _RETRY.sub("", detail, count=1) if detail.startswith("retry in ") else detail

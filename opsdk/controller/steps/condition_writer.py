@@ -25,13 +25,28 @@ CONDITION_TYPE: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-
 """metav1.Condition's type."""
 # Objects whose condition is remembered as opsdk's.
 _MAX_WRITTEN = 10_000
-# The reasons that opsdk writes: of children, of successes, of the API, and the classes of exceptions.
-_OWN_REASON = re.compile(
-    r"Ready|Waiting|ChildFailed|Deleting|Succeeded|RetryLimitExceeded|NotFound|AlreadyExists|Conflict|Forbidden|Invalid"
-    r"|Unauthorized|Timeout|ServerTimeout|TooManyRequests|BadRequest|ServiceUnavailable|Gone|Expired|\w*(Error|Exception)"
+# What opsdk writes, as reason and message: of children, of successes, of the API, and the classes of exceptions.
+_OWN_TEXT: Final = re.compile(
+    r"Ready\n(?:\d+ of \d+ children are ready|the last reconcile succeeded)"
+    r"|Succeeded\nthe last reconcile succeeded"
+    r"|(?:Waiting|ChildFailed|Deleting)\n(?:\d+ child(?:ren)? comes? after|(?:[A-Z]\w* [^\s;]+?|[a-z_]\w*)(?:[:;] .*)?)"
+    r"|(?:RetryLimitExceeded|NotFound|AlreadyExists|Conflict|Forbidden|Invalid|Unauthorized|Timeout|ServerTimeout"
+    r"|TooManyRequests|BadRequest|ServiceUnavailable|Gone|Expired|\w*(?:Error|Exception))\n.*",
+    re.DOTALL,
 )
 # Writes of the condition, each from a newer state of the object.
 _TRIES = 4
+
+
+def is_own_text(reason: str, message: str) -> bool:
+    """Whether opsdk may have written a condition. The message of an error is any text, so there the reason decides.
+
+    >>> is_own_text("Waiting", "Deployment default/web: 1 of 3 replicas"), is_own_text("Waiting", "no quota is left")
+    (True, False)
+    >>> is_own_text("Ready", "2 of 2 children are ready"), is_own_text("Ready", "serves 3 hosts")
+    (True, False)
+    """
+    return _OWN_TEXT.fullmatch(f"{reason}\n{message}") is not None
 
 
 class DesiredCondition(msgspec.Struct, frozen=True):
@@ -134,8 +149,8 @@ class ConditionWriter:
             return sent is not None
         if uid in self._written:
             return sent.condition != self._written[uid]
-        # A former process has written it, or the reconciler in an earlier pass.
-        return _OWN_REASON.fullmatch(sent.condition[1]) is None
+        # A former process has written it, or the reconciler in an earlier pass: the text tells which.
+        return not is_own_text(*sent.condition[1:])
 
     def __repr__(self) -> str:
         return f"<ConditionWriter of {self._kind.name}: {self._condition}>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from opsdk.aio.randomness import loop_random
 from opsdk.apimachinery.kinds import as_unstructured
 from opsdk.base.cause import ReconcileCause
+from opsdk.base.durations import shown_seconds
 from opsdk.controller.outcome import ReconcileAttempt, Requeue
 from opsdk.controller.reconcile import Result
 from opsdk.controller.steps.step import Proceed, ReconcilePass
@@ -32,7 +33,7 @@ class LongestInterval:
         comes_back = isinstance(result, Result) and (result.requeue or result.requeue_seconds > 0)
         if (not comes_back or work.ctx.progress.unready()) and await self._exists(work):
             after = self._seconds * (1 - _JITTER * loop_random().random())
-            cause = ReconcileCause("max_interval", detail=f"{after:.3g} s")
+            cause = ReconcileCause("max_interval", detail=shown_seconds(after))
             work.requeues.append(Requeue(cause=cause, after=after, priority=LOW_PRIORITY, timer=True))
         return attempt
 

@@ -179,6 +179,7 @@ class OperatorReplay:
         SLICE_ENDS.set(self._slices)
         operator = self._operator = self._factory()
         operator.journal = self._journal
+        operator.follows_definitions = False
         try:
             self._boundary.certificates = operator.options.webhook.certificates
             manager = operator.prepare(config_of(began))

@@ -142,6 +142,7 @@ class ShadowRun:
                 self.operator, env, admin.uncached, namespace=self.namespace, rules=self.rules
             )
             self.operator.journal = self._failures
+            self.operator.follows_definitions = False
             env.journal.subscribe(self._on_write)
             self._begin = monotonic()
             running = asyncio.create_task(self.operator.start(self._refusals.around(config)))

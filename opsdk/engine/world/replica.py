@@ -196,6 +196,7 @@ class Replica:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
             self._prepare(operator)
+            operator.follows_definitions = False
             config = replace(self._config, app=self.link)
             if self.observer.record is not None:
                 self._on_stop = self.observer.record(operator, config)

@@ -8,6 +8,11 @@ Everything else belongs to the installation: it is reported. During an update, r
 replica must not undo what the next version declares: ``served`` in a definition with a version that it does not know
 stays as it is.
 
+The contents of a webhook configuration, other than the address and the ``caBundle``, are reported: ``rules``,
+``failurePolicy``, selectors and so on. The next version of the operator may declare others while replicas of this one
+run, and an administrator who sets ``failurePolicy: Ignore`` during an outage must win. Fields that a schema lost are
+reported too: only a complete definition brings them back, and the installation has it.
+
 The storage version is never restored. A webhook converts between stored and served versions, so nothing is lost while
 it is another one; without a webhook, a version with fewer fields is critical. But each change of it leaves objects in
 both forms and a list of ``storedVersions`` that only a migration shortens, and the replicas of two versions of the
@@ -19,18 +24,41 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types.go (Cus
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.apimachinery.crd import schema_for
+from opsdk.apimachinery.object import TypedObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget, injection_patch, is_called_by
 from opsdk.webhook.configurations import WebhookClientConfig, conversion_stanza
 
 _CONVERSION = "/spec/conversion"
 _APPLY_DEFINITION = "apply the CustomResourceDefinition of this version"
+_RECREATE_DEFINITION = "the scope cannot change: delete the definition with its objects, and apply this version's"
 _APPLY_CONFIGURATION = "apply the configuration of this version"
+_APPLY_WEBHOOK = "apply the configuration of this version, or declare the value in WebhookRule"
 _ADD_CA_BUNDLE = "start the operator with --webhook-service, or use cert-manager"
+_SHOWN: Final = 3
+"""The fields of a schema that one fault names."""
+_DEFAULTS: Final[JsonObject] = {
+    "rules": [],
+    "sideEffects": None,
+    "admissionReviewVersions": [],
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "matchConditions": [],
+    "timeoutSeconds": 10,
+    "reinvocationPolicy": "Never",
+}
+"""The compared fields of a webhook, with the values that the server sets."""
+_DEFAULT_PORT: Final = 443
+_EMPTY: Final[tuple[JsonValue, ...]] = (None, {}, [])
+"""Values that the server stores and leaves out alike."""
 
 
 class RegisteredVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +69,28 @@ class RegisteredVersion(msgspec.Struct, frozen=True, kw_only=True):
         used: a controller of the operator reads it, so it must be served.
         stored: objects are stored in it.
         subresources: of ``status`` and ``scale``.
+        representation: the class of its objects, whose fields the schema must have; None without a class.
     """
 
     name: str
     used: bool = False
     stored: bool = False
     subresources: tuple[str, ...] = ()
+    representation: type[TypedObject] | None = None
+
+
+class RegisteredWebhook(NamedTuple):
+    """A webhook of a configuration.
+
+    Attributes:
+        name: of the webhook.
+        path: where the operator serves it.
+        fields: the other declared fields, as in the configuration.
+    """
+
+    name: str
+    path: str
+    fields: JsonObject
 
 
 class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +100,15 @@ class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
         target: its kind and name.
         converted: a converter of the operator converts the versions of the definition.
         versions: of the definition.
-        webhooks: the names of the webhooks of a configuration.
+        scope: of the definition; empty if it is not compared.
+        webhooks: of a configuration.
     """
 
     target: InjectionTarget
     converted: bool = False
     versions: tuple[RegisteredVersion, ...] = ()
-    webhooks: tuple[str, ...] = ()
+    scope: str = ""
+    webhooks: tuple[RegisteredWebhook, ...] = ()
 
 
 class RegistrationFault(NamedTuple):
@@ -119,7 +165,7 @@ def compare(
         versions = version_faults(declared, tree, restored=unserved)
         faults = [*versions, *conversion_faults(declared, tree, client_config)]
     else:
-        faults = list(webhook_faults(declared, tree))
+        faults = list(webhook_faults(declared, tree, client_config))
     if client_config is None:
         return RegistrationDiff([], "", tuple(faults))
     what, patch = "spec.conversion", []
@@ -145,7 +191,9 @@ def _missing(declared: RegisteredObject, *, was_seen: bool) -> RegistrationFault
 def version_faults(
     declared: RegisteredObject, tree: JsonObject, *, restored: Container[str] = ()
 ) -> Iterator[RegistrationFault]:
-    """Report versions that are not served and not `restored`, another storage version, and missing subresources."""
+    """Report another scope, versions that are not served and not `restored`, and what served versions lack."""
+    if declared.scope and (scope := tree["spec"].get("scope", declared.scope)) != declared.scope:
+        yield RegistrationFault(f"has the scope {scope}, not {declared.scope}", _RECREATE_DEFINITION)
     versions = {version["name"]: version for version in tree["spec"].get("versions") or ()}
     for version in declared.versions:
         live = versions.get(version.name)
@@ -157,6 +205,15 @@ def version_faults(
         for name in version.subresources:
             if name not in (live.get("subresources") or {}):
                 yield RegistrationFault(f"has no subresource {name} in {version.name}", _APPLY_DEFINITION, version.used)
+        if version.representation is not None and (lost := list(_lost_by(version.representation, live))):
+            listed = ", ".join(lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else "")
+            text = f"has no field {listed} in {version.name}, so the API server drops what the operator writes there"
+            yield RegistrationFault(text, _APPLY_DEFINITION, critical=False)
+
+
+def _lost_by(representation: type[TypedObject], live: JsonObject) -> Iterator[str]:
+    """Yield the fields of a class that the schema of the version in the cluster lacks."""
+    return _lost_fields(schema_for(representation), _schema_of(live), "")
 
 
 def _other_storage(declared: RegisteredObject, tree: JsonObject, live: JsonObject) -> RegistrationFault:
@@ -259,11 +316,79 @@ def _conversion_patch(
 
 
 # ------------------------------------------------------------------ webhook configurations
-def webhook_faults(declared: RegisteredObject, tree: JsonObject) -> Iterator[RegistrationFault]:
-    """Report webhooks that a configuration lacks."""
-    names = {webhook["name"] for webhook in tree.get("webhooks") or ()}
-    if lacking := sorted(name for name in declared.webhooks if name not in names):
+def registered_webhooks(configuration: JsonObject) -> tuple[RegisteredWebhook, ...]:
+    """Return what a generated configuration declares. Its address has no path of its own."""
+    return tuple(
+        RegisteredWebhook(
+            name=webhook["name"],
+            path=_path_of(webhook["clientConfig"]),
+            fields={name: value for name, value in webhook.items() if name in _DEFAULTS},
+        )
+        for webhook in configuration["webhooks"]
+    )
+
+
+def webhook_faults(
+    declared: RegisteredObject, tree: JsonObject, client_config: WebhookClientConfig | None = None
+) -> Iterator[RegistrationFault]:
+    """Report webhooks that a configuration lacks, and the fields in which the others differ from the declaration.
+
+    The next version of the operator may declare others, so nothing is critical.
+    """
+    webhooks: dict[str, JsonObject] = {webhook["name"]: webhook for webhook in tree.get("webhooks") or ()}
+    if lacking := sorted(webhook.name for webhook in declared.webhooks if webhook.name not in webhooks):
         yield RegistrationFault(f"lacks {', '.join(lacking)}", _APPLY_CONFIGURATION, critical=False)
+    for webhook in declared.webhooks:
+        if (live := webhooks.get(webhook.name)) is None:
+            continue
+        for text in (*_address_differences(webhook, live["clientConfig"], client_config), *_differences(webhook, live)):
+            yield RegistrationFault(f"has another {webhook.name}: {text}", _APPLY_WEBHOOK, critical=False)
+
+
+def _differences(webhook: RegisteredWebhook, live: JsonObject) -> Iterator[str]:
+    """Yield the declared fields that differ, with both values."""
+    for name, default in _DEFAULTS.items():
+        ours, theirs = (_normal(each.get(name, default)) for each in (webhook.fields, live))
+        if ours != theirs:
+            yield f"{name} is {_shown(theirs)}, not {_shown(ours)}"
+
+
+def _normal(value: JsonValue) -> JsonValue:
+    """Return a value without empty members, and with sorted lists: in no compared field the order has a meaning."""
+    if isinstance(value, dict):
+        return {name: inner for name, each in value.items() if (inner := _normal(each)) not in _EMPTY}
+    if isinstance(value, list):
+        return sorted(map(_normal, value), key=_shown)
+    return value
+
+
+def _shown(value: JsonValue) -> str:
+    return msgspec.json.encode(value, order="sorted").decode() if value not in _EMPTY else "empty"
+
+
+def _address_differences(
+    webhook: RegisteredWebhook, config: JsonObject, client_config: WebhookClientConfig | None
+) -> Iterator[str]:
+    """Yield how a ``clientConfig`` calls another server, port or path than that of the webhook."""
+    service: JsonObject = config.get("service") or {}
+    if client_config is not None and not is_called_by(config, client_config):
+        other = config.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
+        yield f"clientConfig calls {other}, not this operator"
+        return
+    path = _path_of(config)
+    if path != webhook.path and not (
+        config.get("url") and path.endswith(webhook.path)
+    ):  # a URL may have a path before it
+        yield f"clientConfig calls the path {path}, not {webhook.path}"
+    if client_config is not None and client_config.service is not None:
+        port = service.get("port", _DEFAULT_PORT)
+        if port != client_config.service.port:
+            yield f"clientConfig calls the port {port}, not {client_config.service.port}"
+
+
+def _path_of(config: JsonObject) -> str:
+    """Return the path of a ``clientConfig``."""
+    return str((config.get("service") or {}).get("path") or urlsplit(config.get("url") or "").path or "/")
 
 
 def ca_faults(tree: JsonObject) -> Iterator[RegistrationFault]:

@@ -30,6 +30,7 @@ from opsdk.errors import (
     ContendedError,
     ForbiddenError,
     InvalidError,
+    NoMatchError,
     NotFoundError,
     OpsdkError,
 )
@@ -95,6 +96,9 @@ class RegisteredObjects:
             nothing.
         new_cache: makes the caches of the watches; None without watches, for callers of `restore_all` only.
         hook: receives the number of faults of each object.
+        is_called: the API server calls the operator through the objects. If not, an operator without webhooks only
+            reports what changed since its start: no fault is critical, since nothing routes requests to a replica, and
+            an unready one would only block node drains and rollouts. Without the permission it does not follow.
 
     Attributes:
         ca_bundle: what each ``caBundle`` must be (PEM); None until the certificates are issued. Nothing is restored
@@ -111,8 +115,10 @@ class RegisteredObjects:
         client_config: WebhookClientConfig | None = None,
         new_cache: NewCache | None = None,
         hook: TelemetryHook | None = None,
+        is_called: bool = True,
     ) -> None:
         self._client = client
+        self._is_called = is_called
         self._client_config = client_config
         self._new_cache = new_cache
         self._hook = hook or TelemetryHook()
@@ -171,17 +177,29 @@ class RegisteredObjects:
 
     # -------------------------------------------------------------- the watch
     async def _follow(self, followed: _Followed) -> None:
-        """Watch one object. Without the permission, report that once, and try again later."""
+        """Watch one object. Without the permission, report that once, and try again later.
+
+        An operator that is not called through the object does without until its next start.
+        """
+        target = followed.declared.target
         while True:
             try:
+                if not self._is_called:
+                    # Without the permission, an informer would log an error.
+                    await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
                 await self._watch(followed)
             except OpsdkError as error:
-                text = f"cannot be watched, so changes are seen late: {error}"
-                followed.unwatched = RegistrationFault(text, _ROLE_ADVICE, critical=False)
-                self._report(followed, *followed.differences)
+                if self._is_called:
+                    text = f"cannot be watched, so changes are seen late: {error}"
+                    followed.unwatched = RegistrationFault(text, _ROLE_ADVICE, critical=False)
+                    self._report(followed, *followed.differences)
+                else:
+                    log.debug("%s is not followed: %s", target, error)
+                    if isinstance(error, (ForbiddenError, NoMatchError)):
+                        return
             finally:
                 followed.informers = None
-            await named_sleep(f"watch of {followed.declared.target}", _DENIED_SECONDS)
+            await named_sleep(f"watch of {target}", _DENIED_SECONDS)
 
     async def _watch(self, followed: _Followed) -> None:
         """Watch one object, and bring it to the declared state after each change. Raises if the watch is denied."""
@@ -318,6 +336,8 @@ class RegisteredObjects:
 
     def _report(self, followed: _Followed, *faults: RegistrationFault) -> None:
         """Log the faults that are new, and the end of all."""
+        if not self._is_called:
+            faults = tuple(fault._replace(critical=False) for fault in faults if followed.was_seen)
         followed.differences = faults
         followed.contention.wait(now=monotonic())  # forgets the writes after a calm time
         if not followed.contention.delay:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.serializer import yaml_documents
@@ -94,12 +94,27 @@ def test_libyaml_never_decides(text: str) -> None:
     assert read(short) == read(general)
 
 
-def test_a_large_body_is_not_read_again() -> None:
-    """PyYAML's scanner is slow, so a body of more than 64 KiB with such a scalar is an error, and a file is read."""
-    raw = b"a: [b:]\nc: " + b"x" * (64 << 10)
-    with pytest.raises(SyntaxProblemError, match="found unexpected ':'"):
-        parse_yaml(raw)
-    assert read_documents(raw)[0]["a"] == ["b:"]
+FILLS = st.sampled_from(
+    ["# fill\n", "fill: 'x y'\n", "fill: |\n  x: [y?]\n", 'fill: "\\u00e4\n  x"\n', "fill: {a: [b, c]}\n"]
+)
+
+
+@settings(max_examples=30)
+@given(st.text("a:?,[]{} \n", max_size=12), FILLS, st.sampled_from([0, 64 << 10]))
+def test_the_size_of_a_body_never_decides(text: str, fill: str, size: int) -> None:
+    """A value is read alike in a small body and in one of more than 64 KiB, before it and behind it."""
+
+    def read(body: str) -> object:
+        try:
+            tree = parse_yaml(body.encode()).tree
+        except SyntaxProblemError:
+            return "error"
+        assert isinstance(tree, dict)
+        return tree.get("value")
+
+    value = f"value: [{text}]\n".replace("\n", "\n  ") + "\n"
+    padding = fill * (size // len(fill) + 1)
+    assert read(value) == read(value + padding) == read(padding + value)
 
 
 def test_lines_are_those_of_the_second_reading() -> None:
