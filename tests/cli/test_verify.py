@@ -421,9 +421,7 @@ def _command_line(process: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_verification_that_ran_out_of_time_says_so(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verification_that_ran_out_of_time_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 4 if a part was left out, 1 if nothing was attacked. What was left is named by kind."""
     project.write_text(HEAD + GOOD)
     words = ["verify", project.name, "--parallel", "1"]
