@@ -79,6 +79,7 @@ def test_an_upgrade_is_planned_on_a_cluster_that_no_version_touched(name: str) -
     assert other.plan_of(lambda _: upgrade.old.operator()).is_empty
 
 
+@pytest.mark.slow
 def test_a_version_that_loops_against_itself_has_an_empty_plan() -> None:
     """What both versions do wrong is not a difference."""
     looping = ACCIDENTS["a child has the time"].new

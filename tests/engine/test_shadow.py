@@ -66,6 +66,7 @@ def test_a_sample_agrees_with_itself(name: str, seed: int) -> None:
     assert result.methods == {"GET"}
 
 
+@pytest.mark.slow
 def test_ids_of_an_external_system_differ() -> None:
     """The double of the shadow counts its records by itself; nothing else differs."""
     result = shadow_world(SCENARIOS["applications"], 1)

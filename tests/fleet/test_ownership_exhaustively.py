@@ -161,10 +161,11 @@ class HastyVersionMachine(CanaryMachine):
             OwnershipBounds(seconds=1, faults=0, owned=True),
             "may write for s0 .*\nafter x chooses",
         ),
-        (
+        pytest.param(
             HastyMachine,
             OwnershipBounds(seconds=3, kinds=("requests",)),
             "may write for s0 .*\nafter .* is late, ",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -219,6 +219,7 @@ def finalizing_operator(*, returns: bool) -> Simulation:
 
 
 @pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.slow
 def test_a_child_of_an_owner_that_was_let_go_is_found(returns: bool) -> None:
     """The operator has seen the deletion, so it has no reason to create a child, however old its view is."""
     steps = [WorkloadStep("create"), WorkloadStep("delete")]

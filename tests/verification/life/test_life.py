@@ -17,8 +17,8 @@ from opsdk.verification.life.run import check_life
 from opsdk.verification.oracles import Oracle
 
 IN_CI = {
-    "cut_names": Oracle.NEIGHBOURS,
     "taken_over": Oracle.FOREIGN_OBJECTS,
+    "cut_names": Oracle.NEIGHBOURS,
     "kept_record": Oracle.LEFT_OVER,
 }
 """The planted bugs of the fast tests, and what finds them."""
