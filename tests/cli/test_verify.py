@@ -425,7 +425,7 @@ def test_a_verification_that_ran_out_of_time_says_so(project: Path, capsys: pyte
     """Status 4 if a part was left out, 1 if nothing was attacked. What was left is named by kind."""
     project.write_text(HEAD + GOOD)
     words = ["verify", project.name, "--parallel", "1"]
-    assert main([*words, "--time-limit", "0.1"]) in (ExitStatus.ERROR, ExitStatus.UNFINISHED)
+    assert main([*words, "--time-limit", "1"]) in (ExitStatus.ERROR, ExitStatus.UNFINISHED)
     text = capsys.readouterr().out
     assert "nothing was attacked" in text or "unfinished: pass a longer --time-limit" in text
     assert "0 bugs" in text
