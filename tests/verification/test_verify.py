@@ -330,6 +330,7 @@ def test_a_budget_has_the_most_different_disturbances_first() -> None:
     assert "beyond the budget: " in str(one)
 
 
+@pytest.mark.slow
 def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixture[str]) -> None:
     """The line at the end says how many of each kind."""
     summary = verify(declare(good), range(1), name="GOOD")
