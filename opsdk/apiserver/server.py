@@ -32,7 +32,7 @@ from opsdk.apiserver.endpoints.impersonation import Impersonation
 from opsdk.apiserver.endpoints.request_deadline import deadline
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
-from opsdk.apiserver.registry.rest import Connecter, verbs_of
+from opsdk.apiserver.registry.rest import verbs_of
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -85,8 +85,7 @@ class ResourceServer:
         """Serve a resource; its storage determines the verbs."""
         info = served.info
         if not served.verbs:
-            verbs = served.storage.connect_verbs if isinstance(served.storage, Connecter) else verbs_of(served.storage)
-            served.verbs = tuple(sorted(verbs))
+            served.verbs = tuple(sorted(verbs_of(served.storage)))
         self._groups.setdefault(info.group, {}).setdefault(info.version, []).append(served)
         self._routes[info.group, info.version, info.resource, info.subresource] = served
 

@@ -26,6 +26,7 @@ from crd_shapes import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta
+from slow_cases import mostly_slow
 
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.crd import crd_for, schema_for
@@ -158,7 +159,7 @@ def assert_class_and_server_agree(kind: type[TypedObject], examples: int) -> Non
     check()
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.__name__)
+@pytest.mark.parametrize("spec", mostly_slow(SPECS, every=3), ids=lambda spec: spec.__name__)
 def test_class_and_server_agree(spec: type) -> None:
     """The class accepts, rejects and defaults what the server's validation does.
 
@@ -227,7 +228,7 @@ async def create_all(trees: list[JsonObject], kind: type[TypedObject]) -> list[J
     return results
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.__name__)
+@pytest.mark.parametrize("spec", mostly_slow(SPECS, every=3), ids=lambda spec: spec.__name__)
 def test_class_and_running_server_agree(spec: type) -> None:
     """A server that got the definition answers requests as the class decodes them."""
     kind = kind_with(spec)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from client_fakes import Site, site
+from slow_cases import mostly_slow
 
 from opsdk import (
     Client,
@@ -291,7 +292,7 @@ def status_patch(obj: Site) -> tuple[Site, Any]:
 
 
 @pytest.mark.parametrize("form", ["decorator", "builder"])
-@pytest.mark.parametrize("feature", ROWS)
+@pytest.mark.parametrize("feature", mostly_slow(ROWS, every=3))
 async def test_a_feature_leads_to_its_requests(feature: str, form: str) -> None:
     """Decorator and builder make controllers that reconcile exactly the requests of the feature."""
     row = ROWS[feature]

@@ -29,10 +29,12 @@ def search(bounds: CacheBounds, machine: type[OwnWritesMachine] = OwnWritesMachi
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
-        (CacheBounds(foreign="a", commits=2), 3000),
-        (CacheBounds(foreign="a", commits=2, watch_list=True), 2000),
+        pytest.param(CacheBounds(foreign="a", commits=2), 3000, marks=pytest.mark.slow),
+        pytest.param(CacheBounds(foreign="a", commits=2, watch_list=True), 2000, marks=pytest.mark.slow),
         (CacheBounds(foreign="a", commits=2, faults=0, restores=1), 1800),
-        (CacheBounds(foreign="ab", commits=2, faults=0, restores=1, page_size=1), 2500),
+        pytest.param(
+            CacheBounds(foreign="ab", commits=2, faults=0, restores=1, page_size=1), 2500, marks=pytest.mark.slow
+        ),
     ],
 )
 async def test_reads_and_handlers_obey_the_laws_in_every_state(bounds: CacheBounds, states: int) -> None:

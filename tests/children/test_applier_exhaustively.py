@@ -28,7 +28,7 @@ def search(bounds: ApplierBounds) -> int:
     ("bounds", "states"),
     [
         (ApplierBounds(changes=3), 300),
-        (ApplierBounds(changes=2, edits=1, faults=1), 2000),
+        pytest.param(ApplierBounds(changes=2, edits=1, faults=1), 2000, marks=pytest.mark.slow),
     ],
 )
 async def test_children_obey_the_laws_in_every_state(bounds: ApplierBounds, states: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -133,6 +133,7 @@ def operators(draw: st.DrawFn) -> tuple[str, list[str]]:
     return "\n\n\n".join(blocks) + "\n", names
 
 
+@settings(max_examples=20)
 @given(operators())
 def test_every_handler_is_reported_and_the_output_imports(operator: tuple[str, list[str]]) -> None:
     """Each decorator has a line in the report; the result parses, runs, and is equal when it is written again."""
@@ -151,6 +152,7 @@ def test_every_handler_is_reported_and_the_output_imports(operator: tuple[str, l
     assert migrate(text) == migration
 
 
+@settings(max_examples=20)
 @given(operators())
 def test_what_is_not_migrated_is_named_in_the_code(operator: tuple[str, list[str]]) -> None:
     """A handler by hand leaves a TODO; an unknown name raises NotImplementedError at its place."""

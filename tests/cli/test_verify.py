@@ -62,16 +62,23 @@ BROKEN = """\
         patch.status.text = site.spec.text
     await ctx.apply(child)
 """
-WORDS = ["verify", "sites_to_verify.py", "--operations", "4", "--disturbances", "60"]
+WORDS = ["verify", "sites_to_verify.py", "--operations", "4", "--disturbances", "16", "--parallel", "1"]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def whole_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an operator in one file; each test writes it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "sites_to_verify", raising=False)
     return tmp_path / "sites_to_verify.py"
+
+
+@pytest.fixture
+def project(whole_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, without the two processes with other hashes: tests/cli/test_verify_process.py has their laws."""
+    monkeypatch.setattr("opsdk.cli.verify.check_processes", lambda *_: None)
+    return whole_project
 
 
 UNSTRUCTURED = """\
@@ -102,14 +109,16 @@ def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.C
     assert "definitions=['crd.yaml'])" in life_test(inputs, finding)
 
 
-def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_a_correct_operator_survives(whole_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 0; the last lines say what was left out, and how many disturbances of each kind were tried."""
-    project.write_text(HEAD + GOOD)
+    whole_project.write_text(HEAD + GOOD)
     assert main([*WORDS, "--junit", "verify.xml"]) == 0
     output = capsys.readouterr().out
-    assert 'failures="0" errors="0" skipped="0"' in (project.parent / "verify.xml").read_text()
+    assert 'failures="0" errors="0" skipped="0"' in (whole_project.parent / "verify.xml").read_text()
     assert "Site: 4 operations" in output
     assert "runs without a disturbance (" in output
+    assert "1 processes)" in output
     assert "crash_after" in output
     assert "left out: lose_lease and take_over: the operator elects no leader; set leader_election in its" in output
     assert "0 bugs" in output.splitlines()[-1]
@@ -165,11 +174,12 @@ def test_a_process_that_starts_again_remembers_nothing(project: Path) -> None:
 
 
 # ---------------------------------------------------------------- checks
+@pytest.mark.slow
 def test_a_check_is_a_rule_for_generated_workloads(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It holds at each rest, without a disturbance too; the violation is reported once."""
     project.write_text(HEAD + GOOD)
     check = "configmaps: self.data.text == ''"
-    assert main(["verify", project.name, "--operations", "1", "--check", "configmaps: has(self.data)"]) == 0
+    assert main([*WORDS[:2], "--operations", "1", "--disturbances", "1", "--check", "configmaps: has(self.data)"]) == 0
     capsys.readouterr()
     assert main([*WORDS, "--check", check]) == 2
     output = capsys.readouterr().out
@@ -258,10 +268,11 @@ ALLOWED = """\
 """
 
 
+@pytest.mark.slow
 def test_an_allowed_host_is_reached(project: Path) -> None:
     """Here nothing listens on it: the operator copes with that, and so do its runs."""
     project.write_text(f"import contextlib\nimport socket\n{HEAD}{ALLOWED}{GOOD}")
-    words = ["verify", project.name, "--operations", "1"]
+    words = ["verify", project.name, "--operations", "1", "--disturbances", "2", "--parallel", "1"]
     assert main(words) == 1
     assert main([*words, "--allow-host", "127.0.0.1"]) == 0
 
@@ -288,11 +299,11 @@ NOTHING = "spec.text has no value that the schema admits"
 @pytest.mark.parametrize(
     ("body", "meta", "options", "status", "sentence"),
     [
-        (BEATS, "", [], 0, RESTLESS),
+        pytest.param(BEATS, "", [], 0, RESTLESS, marks=pytest.mark.slow),
         (BEATS, "", ["--exhaustive"], 1, RESTLESS),
         (NEEDS, "", [], 2, MISSING),
-        (NEEDS, "", ["--exhaustive"], 1, MISSING),
-        (THREADS, "", [], 0, "Site: 1 operations"),
+        pytest.param(NEEDS, "", ["--exhaustive"], 1, MISSING, marks=pytest.mark.slow),
+        pytest.param(THREADS, "", [], 0, "Site: 1 operations", marks=pytest.mark.slow),
         (THREADS, "", ["--exhaustive"], 1, "the operator uses threads, which the copies of a process do not have"),
         (GOOD, "pattern='^[ab]{3}$', max_length=2", [], 1, NOTHING),
         (GOOD, "pattern='^[ab]{3}$', max_length=2", ["--exhaustive"], 1, NOTHING),
@@ -309,7 +320,7 @@ def test_what_an_operator_needs_is_named(
     imports = "import asyncio\nfrom datetime import timedelta\nfrom typing import Annotated\nfrom msgspec import Meta\n"
     imports += "from opsdk import Result\nfrom opsdk.aio.clock import monotonic\n"
     project.write_text(imports + head.replace("-> None", "-> Result | None") + body)
-    assert main(["verify", project.name, "--operations", "1", "--disturbances", "20", *options]) == status
+    assert main(["verify", project.name, "--operations", "1", "--disturbances", "4", *options]) == status
     captured = capsys.readouterr()
     assert (captured.out + captured.err).count(sentence) == 1
 
@@ -360,7 +371,9 @@ def test_a_pasted_test_fails_while_the_bug_is_there(
 ) -> None:
     """It needs nothing but the file of the operator, and passes when the bug is gone."""
     project.write_text(HEAD + body)
-    assert main(["verify", project.name, "--operations", "3", "--output", "json"]) == 2
+    # The budget of disturbances matters for what a disturbance breaks.
+    budget = WORDS[-4:] if place == "findings" else []
+    assert main(["verify", project.name, "--operations", "3", *budget, "--output", "json"]) == 2
     test = json.loads(capsys.readouterr().out)[place][0]["test"]
     assert text in run_pasted(test)
     project.write_text(HEAD + GOOD)
@@ -409,13 +422,11 @@ def _command_line(process: Path) -> bytes:
         return b""  # it has ended
 
 
-def test_a_verification_that_ran_out_of_time_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.slow
+def test_a_verification_that_ran_out_of_time_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 4 if a part was left out, 1 if nothing was attacked. What was left is named by kind."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "unfinished_operator.py").write_text(HEAD + GOOD)
-    words = ["verify", "unfinished_operator.py", "--parallel", "1"]
+    project.write_text(HEAD + GOOD)
+    words = ["verify", project.name, "--parallel", "1"]
     assert main([*words, "--time-limit", "1"]) in (ExitStatus.ERROR, ExitStatus.UNFINISHED)
     text = capsys.readouterr().out
     assert "nothing was attacked" in text or "unfinished: pass a longer --time-limit" in text

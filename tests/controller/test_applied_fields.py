@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from boxes import Box, box, environment, records, running, writes
+from slow_cases import mostly_slow
 
 from opsdk import (
     BlockingContext,
@@ -270,7 +271,7 @@ async def life_of_fields(at: int) -> tuple[list[list[dict[str, str]]], Killer]:
 AWAITS = 38
 
 
-@pytest.mark.parametrize("at", range(AWAITS))
+@pytest.mark.parametrize("at", mostly_slow(range(AWAITS), every=4))
 async def test_a_killed_process_leaves_no_fields(at: int) -> None:
     """Wherever a process ends, the next one has the fields where they belong, and none is left in the end."""
     stages, killer = await life_of_fields(at)

@@ -258,6 +258,7 @@ SCHEDULES = st.lists(
 
 
 @given(SCHEDULES, st.integers(1, 3))
+@pytest.mark.slow
 def test_a_key_is_never_in_two_threads(schedule: list[tuple[str, int, str, int]], workers: int) -> None:
     """After a deadline, a key waits for its thread; no more threads run than there are workers."""
     inside: Counter[str] = Counter()

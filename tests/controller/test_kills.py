@@ -9,6 +9,7 @@ import pytest
 from boxes import Box, box, environment
 from ordered_boxes import boxes, broken_order, make_set_operator
 from shops import Service, Shop, make_operator, shop
+from slow_cases import mostly_slow
 
 from opsdk import Client, Cluster, crd_for
 from opsdk.api.core.v1 import ConfigMap, Secret
@@ -65,7 +66,7 @@ def undisturbed() -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("at", range(SET_AWAITS))
+@pytest.mark.parametrize("at", mostly_slow(range(SET_AWAITS), every=5))
 async def test_a_killed_ordered_set_ends_as_an_undisturbed_one(at: int, undisturbed: dict[str, Any]) -> None:
     """After the creation, the change and the deletion the server has the same objects, and the order always held."""
     if not undisturbed:
@@ -80,7 +81,7 @@ async def test_a_killed_ordered_set_ends_as_an_undisturbed_one(at: int, undistur
     assert killer.killed or not 0 < at <= killer.count
 
 
-@pytest.mark.parametrize("at", range(EXTERNAL_AWAITS))
+@pytest.mark.parametrize("at", mostly_slow(range(EXTERNAL_AWAITS), every=5))
 async def test_a_kill_beside_external_resources_is_mended_by_the_next_reconcile(at: int) -> None:
     """Wherever the process ends, each resource exists once in the end, and nothing is left after the deletion."""
     killer, service = Killer(at), Service()

@@ -153,6 +153,7 @@ async def _assert_operators_are_bounded(names: int) -> None:
     assert grown(before, after, above=max(20, names // 20)) == {}
 
 
+@pytest.mark.slow
 async def test_no_memory_of_a_leader_and_a_standby_grows_with_names() -> None:
     """Objects with children, Events, finalizers and raising functions come and go: every container is as before."""
     await _assert_operators_are_bounded(40)

@@ -52,16 +52,25 @@ FOUND_BY = {
     "zookeeper-operator-547": (2, "path independence"),
 }
 """The workload that finds the bug of a case, among those from its definition, and the oracle."""
+FAST = {
+    "cass-operator-334",
+    "cockroach-operator-918",
+    "cockroach-operator-953",
+    "mongodb-community-operator-1245",
+    "percona-xtradb-cluster-operator-1069",
+}
+"""A case of each oracle. The other cases prove that the corpus is found."""
+EACH = [pytest.param(case, id=case.name, marks=[] if case.name in FAST else pytest.mark.slow) for case in CASES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EACH)
 def test_the_bug_is_found(case: CorpusCase) -> None:
     """One workload is enough, so that this takes a second."""
     workload, oracle = FOUND_BY[case.name]
     assert search_with_generated_resources(case, workload=workload).oracle == oracle
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EACH)
 def test_the_twin_is_silent(case: CorpusCase) -> None:
     """The workload that finds the bug finds nothing in the twin. ``make corpus`` runs all workloads."""
     workload, _ = FOUND_BY[case.name]

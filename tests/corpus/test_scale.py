@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.corpus.results import read_scale
 from tests.corpus.scale import OPERATIONS, PLANS, generated_of, operation_jobs, operations_in
 
 
+@pytest.mark.slow
 def test_jobs_have_just_enough_operations() -> None:
     """Samples run with one seed; twins with one after the other, until there are enough operations."""
     jobs = list(operation_jobs(1500))

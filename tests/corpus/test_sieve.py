@@ -15,6 +15,11 @@ from tests.corpus.sieve import CASES
 from tests.corpus.table import PAGE, render
 
 RESULTS = read_results()
+FAST = {case.pattern: case.name for case in CASES}
+"""A case of each pattern. The other cases prove that the corpus is found."""
+EACH = [
+    pytest.param(case, id=case.name, marks=[] if case.name in FAST.values() else pytest.mark.slow) for case in CASES
+]
 
 
 def test_the_corpus_has_the_bugs_of_the_study() -> None:
@@ -28,7 +33,7 @@ def test_the_corpus_has_the_bugs_of_the_study() -> None:
     assert len({case.name for case in CASES}) == len(CASES) == 46
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EACH)
 def test_the_bug_is_found(case: CorpusCase) -> None:
     """By the disturbance that found it when the table was written, or by another one of its kind."""
     disturbance = RESULTS[case.name].disturbance
@@ -39,7 +44,7 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
 
 
 @pytest.mark.parametrize("others", [2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.deep])])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EACH)
 def test_the_twin_survives(case: CorpusCase, others: int) -> None:
     """Disturbances of the kind that finds the bug, and some others, do no harm. ``make corpus`` runs all of them."""
     disturbance = RESULTS[case.name].disturbance

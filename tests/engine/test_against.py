@@ -18,6 +18,7 @@ from documentation import ROOT
 from planned_scenarios import SCENARIOS
 from planned_worlds import world_of
 from processes import until
+from slow_cases import mostly_slow
 
 from opsdk import Client, Model, Object, ObjectMeta, Operator
 from opsdk.cli.__main__ import main
@@ -40,12 +41,14 @@ from opsdk.testing.doubles import ClusterSnapshot, Doubles
 def make_doubles(snapshot: ClusterSnapshot) -> Doubles[None]:
     return Doubles(operator=lambda: operator, systems=None)
 """
+# test_upgrades.py has the consequence of each upgrade on a cluster of the old version.
+_DEEP = [pytest.mark.slow, pytest.mark.deep]
 FIRST_UUID, SECOND_UUID = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
 # ---------------------------------------------------------------- in this process
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=_DEEP)])
+@pytest.mark.parametrize("name", mostly_slow(SCENARIOS, every=3))
 def test_a_version_against_itself_has_an_empty_plan(name: str, seed: int) -> None:
     """In a random world, with a random change of a user."""
     snapshot, change = world_of(SCENARIOS[name], seed)
@@ -57,7 +60,14 @@ def test_a_version_against_itself_has_an_empty_plan(name: str, seed: int) -> Non
     assert plan.is_empty, "\n".join(line.text for line in text_lines(plan))
 
 
-@pytest.mark.parametrize("name", [*ACCIDENTS, *HARMLESS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if number % 5 == 1 else _DEEP)
+        for upgrades in (ACCIDENTS, HARMLESS)
+        for number, name in enumerate(upgrades)
+    ],
+)
 def test_an_upgrade_is_planned_on_a_cluster_that_no_version_touched(name: str) -> None:
     """An accident is dangerous, a harmless upgrade is not, and the old version against itself is empty."""
     upgrade = {**ACCIDENTS, **HARMLESS}[name]
@@ -69,6 +79,7 @@ def test_an_upgrade_is_planned_on_a_cluster_that_no_version_touched(name: str) -
     assert other.plan_of(lambda _: upgrade.old.operator()).is_empty
 
 
+@pytest.mark.slow
 def test_a_version_that_loops_against_itself_has_an_empty_plan() -> None:
     """What both versions do wrong is not a difference."""
     looping = ACCIDENTS["a child has the time"].new

@@ -12,7 +12,6 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.plan_text import markdown_lines, text_lines
 from opsdk.structured_merge.value import JsonObject
-from tests.engine.upgrade_cases import HARMLESS
 from tests.engine.upgrades import App, Version, config, plan_for, state_of, workload
 from tests.engine.versions import plan_against
 
@@ -79,14 +78,6 @@ KINDS = ("Deployment", "StatefulSet")
 def test_children_that_the_new_version_knows_are_not_named(new: Version) -> None:
     """It reads, writes or deletes them."""
     assert left_behind(plan_for(new, state_of(named("config")))) == []
-
-
-@pytest.mark.parametrize("name", HARMLESS)
-def test_a_harmless_upgrade_leaves_nothing_behind(name: str) -> None:
-    """A plan that cries wolf is not read."""
-    upgrade = HARMLESS[name]
-    plan = plan_for(upgrade.new, state_of(upgrade.old, apps=upgrade.apps, more=upgrade.more))
-    assert left_behind(plan) == []
 
 
 def test_children_of_others_and_of_a_deleted_owner_are_not_named() -> None:

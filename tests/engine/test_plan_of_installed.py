@@ -100,8 +100,17 @@ def own_modules() -> Iterator[None]:
     sys.modules.update(before)
 
 
-@pytest.mark.parametrize("way", ["opsdk deploy", "kubectl apply", "kubectl create", "helm"])
-@pytest.mark.parametrize("sample", OPERATORS)
+WAYS = ["opsdk deploy", "kubectl apply", "kubectl create", "helm"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "way"),
+    [
+        pytest.param(sample, way, marks=[] if number % len(WAYS) == place else pytest.mark.slow)
+        for number, sample in enumerate(OPERATORS)
+        for place, way in enumerate(WAYS)
+    ],
+)
 def test_the_plan_of_what_is_installed_is_empty(
     sample: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 
 from opsdk import Client
 from opsdk.engine.plan import ConsequenceKind, Plan, Severity
@@ -121,7 +122,7 @@ def test_a_service_that_no_longer_answers_is_dangerous(new: Version, message: st
     assert losses(plan_for(new, state())) == [("Service default/app-0", message)]
 
 
-@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("caller", mostly_slow(CALLERS, every=3))
 @pytest.mark.parametrize(
     ("new", "why"), [(RENAMED, "does not exist"), (EMPTY, "has no endpoint")], ids=["renamed", "empty"]
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from planned_scenarios import SCENARIOS
+from slow_cases import mostly_slow
 
 from opsdk import Context, ObjectMeta
 from opsdk.apimachinery.kinds import unstructured_kind
@@ -53,8 +54,10 @@ def test_the_same_version_agrees() -> None:
     assert result.methods == {"GET"}
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - {"applications", "website-upgrades"}))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.deep]) for seed in (1, 2))]
+)
+@pytest.mark.parametrize("name", mostly_slow(sorted(SCENARIOS.keys() - {"applications", "website-upgrades"}), every=3))
 def test_a_sample_agrees_with_itself(name: str, seed: int) -> None:
     """Users create, change and delete objects at any distance. Conflicts and late events do not seem decisions."""
     result = shadow_world(SCENARIOS[name], seed)
@@ -63,6 +66,7 @@ def test_a_sample_agrees_with_itself(name: str, seed: int) -> None:
     assert result.methods == {"GET"}
 
 
+@pytest.mark.slow
 def test_ids_of_an_external_system_differ() -> None:
     """The double of the shadow counts its records by itself; nothing else differs."""
     result = shadow_world(SCENARIOS["applications"], 1)

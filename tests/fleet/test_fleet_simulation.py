@@ -40,6 +40,7 @@ MORE_SEEDS = [pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.deep]) for
 
 
 @pytest.mark.parametrize("seed", [0, *MORE_SEEDS])
+@pytest.mark.slow
 def test_each_write_is_the_holders_and_each_change_is_handled(seed: int) -> None:
     """Under any faults, each write comes from the holder of the cluster's Lease, and each change is handled."""
     world = fleet_simulation.simulate(seed, clusters=6, replicas=3, seconds=150)
@@ -72,6 +73,7 @@ def test_a_seed_repeats_its_run_in_other_processes() -> None:
     assert b"[] [" in printed.pop()
 
 
+@pytest.mark.slow
 async def test_a_replica_that_reaches_a_cluster_stands_in_for_its_owner() -> None:
     """A change waits for the timeout and a warm-up, and not for the end of the partition of the owner.
 

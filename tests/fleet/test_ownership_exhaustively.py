@@ -28,11 +28,13 @@ def search(bounds: OwnershipBounds, machine: type[OwnershipMachine] = OwnershipM
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
-        (OwnershipBounds(seconds=2, owned=True), 1400),
-        (OwnershipBounds(seconds=3, kinds=("leaves", "cannot reach"), owned=True), 2400),
-        (OwnershipBounds(seconds=2, kinds=("gets", "sends", "requests")), 900),
         (OwnershipBounds(seconds=2, faults=0, shards=2), 280),
-        (OwnershipBounds(seconds=3, faults=0, owned=True, joining=True), 1600),
+        pytest.param(OwnershipBounds(seconds=2, owned=True), 1400, marks=pytest.mark.slow),
+        pytest.param(
+            OwnershipBounds(seconds=3, kinds=("leaves", "cannot reach"), owned=True), 2400, marks=pytest.mark.slow
+        ),
+        pytest.param(OwnershipBounds(seconds=2, kinds=("gets", "sends", "requests")), 900, marks=pytest.mark.slow),
+        pytest.param(OwnershipBounds(seconds=3, faults=0, owned=True, joining=True), 1600, marks=pytest.mark.slow),
     ],
 )
 def test_a_shard_has_one_owner_in_every_state(bounds: OwnershipBounds, states: int) -> None:
@@ -159,10 +161,11 @@ class HastyVersionMachine(CanaryMachine):
             OwnershipBounds(seconds=1, faults=0, owned=True),
             "may write for s0 .*\nafter x chooses",
         ),
-        (
+        pytest.param(
             HastyMachine,
             OwnershipBounds(seconds=3, kinds=("requests",)),
             "may write for s0 .*\nafter .* is late, ",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 
 from opsdk import Cluster, Context, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.core.v1 import ConfigMap, Namespace
@@ -92,7 +93,7 @@ def check_shares(replicas: list[Replica], written: Counter[str]) -> None:
     assert sum(cached.values()) == 5 * len(NAMESPACES)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@pytest.mark.parametrize("provider", mostly_slow(PROVIDERS.values(), every=3), ids=PROVIDERS)
 async def test_replicas_share_the_objects_of_one_cluster(
     provider: Callable[[], ClusterProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:

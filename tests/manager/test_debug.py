@@ -204,6 +204,7 @@ async def test_runnables_share_a_page() -> None:
             pages.add(path, list)
 
 
+@pytest.mark.slow
 async def test_memory_shows_allocations_when_they_are_traced() -> None:
     """The memory page lists the largest allocations first; without tracemalloc it lists none."""
     assert (await memory_page())["tracemalloc"] is None

@@ -279,6 +279,7 @@ async def test_a_container_that_stops_is_a_deadline(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_cancellation_at_each_await_leaves_nothing(tmp_path: Path, pod_folder: Path) -> None:
     """A copy that is cancelled after any number of iterations is complete or absent, on both sides.
 

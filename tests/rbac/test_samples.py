@@ -16,6 +16,7 @@ from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
 from greeter import reconcile as greet
 from rbac_operator import install, rbac_server, service_account, until
+from slow_cases import mostly_slow
 
 import envtest
 from application.dns import DnsClient
@@ -299,7 +300,9 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         assert observed.rules(sample.rules) == RuleSet(requested)
 
 
-@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website", "database", "webhooks"))
+@pytest.mark.parametrize(
+    ("sample", "permission"), mostly_slow(every_permission("greeter", "website", "database", "webhooks"), every=4)
+)
 async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
     """Without any one of the declared permissions, the server forbids a request of the sample's life."""
     async with rbac_server() as (env, client):
@@ -312,7 +315,8 @@ async def test_every_permission_is_needed(sample: Sample, permission: Permission
 
 
 @pytest.mark.parametrize(
-    ("sample", "permission"), every_permission("greeter", "website of one namespace", required=True)
+    ("sample", "permission"),
+    mostly_slow(every_permission("greeter", "website of one namespace", required=True), every=4),
 )
 async def test_the_start_names_the_missing_permission(sample: Sample, permission: Permission) -> None:
     """With the check on, the operator ends before its controllers start, and names exactly what is missing."""

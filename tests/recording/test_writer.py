@@ -72,6 +72,7 @@ def test_the_next_process_counts_the_files_of_the_one_before(tmp_path: Path) -> 
     assert sum(file.stat().st_size for file in file_names(tmp_path)) <= (1 << 20) + 200_000
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_full_says_what_it_skipped(tmp_path: Path) -> None:
     """A disk that is too slow costs records, and no memory."""
     writer = RecordingWriter(RecordingOptions(directory=tmp_path, max_bytes=1 << 30), BEGAN)

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from slow_cases import mostly_slow
 
 from benchmarks.runtime.attacked_server import AttackedServer, attacked_server
 from benchmarks.runtime.attacks import ATTACKS, LARGE, NORMAN_ATTACKS, SMALL, Attack, exchange
@@ -40,7 +41,7 @@ async def _measured(server: AttackedServer, attack: Attack, size: int) -> tuple[
         gc.enable()
 
 
-@pytest.mark.parametrize("attack", _ALL, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", mostly_slow(_ALL, every=3), ids=lambda attack: attack.name)
 async def test_an_attack_costs_little(attack: Attack, server: AttackedServer) -> None:
     """60 KB take a bounded time of the processor, and the response is not an error of the server."""
     response, seconds = await _measured(server, attack, SMALL)
@@ -50,7 +51,9 @@ async def test_an_attack_costs_little(attack: Attack, server: AttackedServer) ->
     assert seconds < _CPU_SECONDS
 
 
-@pytest.mark.parametrize("attack", [attack for attack in _ALL if attack.in_head], ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    "attack", mostly_slow([attack for attack in _ALL if attack.in_head], every=4), ids=lambda attack: attack.name
+)
 async def test_an_attack_in_a_head_of_a_megabyte_costs_little(attack: Attack, server: AttackedServer) -> None:
     """The largest head takes a bounded time of the processor too: it is read before the user is known."""
     response, seconds = await _measured(server, attack, LARGE)

@@ -17,6 +17,7 @@ PRODUCTS = read_products(ROOT)
 MODULES = [module for product in PRODUCTS for module in product.modules]
 
 
+@pytest.mark.slow
 def test_the_list_is_as_generated() -> None:
     """A change of a public name or of its signature changes the committed list."""
     assert (ROOT / LIST).read_text() == render_public_api(ROOT, PRODUCTS), "run `make generate`"
@@ -58,6 +59,7 @@ def _methods_of_protocols() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_each_public_name_says_what_it_is() -> None:
     """Functions, classes and their methods. A base class or a Protocol describes the methods that implement it."""
     described = _methods_of_protocols()

@@ -155,13 +155,13 @@ def test_the_state_of_doubles_has_no_addresses() -> None:
 # ---------------------------------------------------------------- searches
 def test_a_search_is_complete() -> None:
     """The same number of states, for any number of processes."""
-    small = Bounds(crashes=1, stale_views=0, deviations=1)
+    small = Bounds(crashes=0, stale_views=0, deviations=1)
     one, two = (explore(declare(good), STEPS, small, processes=count) for count in (1, 2))
     assert one.counterexamples == two.counterexamples == []
     assert one.complete
     assert two.complete
-    assert one.states > one.runs > 20
-    assert str(one).startswith(f"complete: {one.states} states (crashes 1, stale views 0, deviations 1)")
+    assert one.states > one.runs > 5
+    assert str(one).startswith(f"complete: {one.states} states (crashes 0, stale views 0, deviations 1)")
 
 
 def test_more_bounds_have_more_states() -> None:
@@ -174,12 +174,11 @@ def test_more_bounds_have_more_states() -> None:
 
 
 def test_an_order_of_tasks_has_its_own_search() -> None:
-    """Each seed of an order gives a complete search, the same number of states each time."""
-    small = Bounds(crashes=1, stale_views=0, deviations=1)
-    for order in (1, 2):
-        one, two = (explore(declare(good), STEPS, small, order=order) for _ in range(2))
-        assert one.complete
-        assert (one.states, one.counterexamples) == (two.states, [])
+    """The seed of an order gives a complete search, the same number of states each time."""
+    small = Bounds(crashes=1, stale_views=0, deviations=0)
+    one, two = (explore(declare(good), STEPS, small, order=1) for _ in range(2))
+    assert one.complete
+    assert (one.states, one.counterexamples) == (two.states, [])
 
 
 def test_what_an_operator_remembers_is_a_part_of_the_state() -> None:
@@ -194,7 +193,7 @@ def test_what_an_operator_remembers_is_a_part_of_the_state() -> None:
 
         return reconcile
 
-    bounds = Bounds(crashes=1, stale_views=0, deviations=1)
+    bounds = Bounds(crashes=1, stale_views=0, deviations=0)
     body = remembering()
     assert explore(declare(body), STEPS, bounds).states > explore(declare(good), STEPS, bounds).states
 

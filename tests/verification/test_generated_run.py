@@ -168,11 +168,20 @@ def of(summary: GeneratedSummary, oracle: Oracle) -> list[OracleFinding]:
 @pytest.mark.parametrize(
     ("body", "oracle", "text"),
     [
-        (keep_old_banners, Oracle.PATH_INDEPENDENCE, "configmaps default/example data."),
-        (wait_for_ready_pods, Oracle.RECOVERY, "deployments default/example spec.template"),
-        (forget_the_banner, Oracle.FIELD_REACH, "spec.banner changes, and no object, status or Event does"),
+        pytest.param(
+            keep_old_banners, Oracle.PATH_INDEPENDENCE, "configmaps default/example data.", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            wait_for_ready_pods, Oracle.RECOVERY, "deployments default/example spec.template", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            forget_the_banner,
+            Oracle.FIELD_REACH,
+            "spec.banner changes, and no object, status or Event does",
+            marks=pytest.mark.slow,
+        ),
         (say_nothing, Oracle.MISOPERATION, "deployments default/example is not ready"),
-        (divide_by_the_text, Oracle.ERROR_CHECK, "by zero"),
+        pytest.param(divide_by_the_text, Oracle.ERROR_CHECK, "by zero", marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_bug_is_found(body: Body, oracle: Oracle, text: str) -> None:
@@ -184,6 +193,7 @@ def test_a_planted_bug_is_found(body: Body, oracle: Oracle, text: str) -> None:
     assert summary.checks[oracle] > 0
 
 
+@pytest.mark.slow
 def test_a_correct_operator_passes() -> None:
     """Also with a part that only a flag enables: its fields are tried with the flag."""
     summary = checked(good, operations=30)
@@ -231,6 +241,7 @@ def test_a_refusal_of_every_object_is_named() -> None:
     assert summary.advice[0].endswith("mysql is offered in the versions 8, 9): add a valid one with --example")
 
 
+@pytest.mark.slow
 def test_an_object_that_nothing_creates_is_named() -> None:
     """Unless an example has it."""
     [sentence] = checked(need_a_config_map, operations=3).advice

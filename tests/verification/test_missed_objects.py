@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import envtest
 from opsdk import Context, ObjectKey, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
@@ -62,6 +64,7 @@ def test_an_object_that_was_never_seen_leaves_nothing() -> None:
     assert summary.broken == []
 
 
+@pytest.mark.slow
 def test_an_object_that_was_seen_late_is_compared() -> None:
     """The copy of a source that lives on has its newest value: this operator keeps the first that it saw."""
     steps = [WorkloadStep("create"), WorkloadStep("edit")]
@@ -70,6 +73,7 @@ def test_an_object_that_was_seen_late_is_compared() -> None:
     assert run_verification(archiving(updates=True), [steps], kinds=VIEWS).broken == []
 
 
+@pytest.mark.slow
 def test_an_object_that_is_created_again_is_compared() -> None:
     """The operator misses the first one, and not the second."""
     steps = [WorkloadStep("create"), WorkloadStep("delete"), WorkloadStep("create")]

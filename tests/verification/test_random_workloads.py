@@ -69,6 +69,7 @@ def test_operations_continue_each_other_within_the_budget(spec: JsonObject, oper
 
 
 @given(specs, st.integers(0, 5))
+@pytest.mark.slow
 def test_equal_seeds_give_equal_bytes(spec: JsonObject, seed: int) -> None:
     """Two workloads of one seed are equal; another seed has the same operations at most in another order."""
     options = WorkloadOptions(seed=seed, operations=30)

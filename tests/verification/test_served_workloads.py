@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from server_caller import Caller
+from slow_cases import mostly_slow
 
 from envtest.environment import Environment
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
@@ -35,7 +36,7 @@ def public_definitions() -> list[Any]:
     return [pytest.param(one, id=one["spec"]["names"]["kind"]) for one in PUBLIC]
 
 
-@pytest.mark.parametrize("definition", [*sample_versions(), *public_definitions()])
+@pytest.mark.parametrize("definition", mostly_slow([*sample_versions(), *public_definitions()], every=3))
 async def test_server_admits_and_refuses_as_each_operation_says(definition: Mapping[str, Any]) -> None:
     """Each value is admitted, or refused with its path, as its class says; a second seed uses the same values."""
     async with Environment(crds=[dict(definition)]) as env:

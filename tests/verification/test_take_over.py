@@ -122,6 +122,7 @@ def test_without_a_standby_nobody_takes_over() -> None:
     assert not summary.runs
 
 
+@pytest.mark.slow
 def test_a_second_replica_runs_for_the_kinds_that_need_it() -> None:
     """All other disturbances have one replica; the report has the number of workloads, and the test of the replicas."""
     declared = light_operator(asks=False, replicas=1)
@@ -156,6 +157,7 @@ async def renew_for_ever(elector: LeaderElector) -> None:
         await elector._try_with_timeout(elector.options.renew_deadline)
 
 
+@pytest.mark.slow
 def test_a_leader_that_never_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes while the standby leads."""
     monkeypatch.setattr(LeaderElector, "_renew", renew_for_ever)
@@ -217,6 +219,7 @@ def finalizing_operator(*, returns: bool) -> Simulation:
 
 
 @pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.slow
 def test_a_child_of_an_owner_that_was_let_go_is_found(returns: bool) -> None:
     """The operator has seen the deletion, so it has no reason to create a child, however old its view is."""
     steps = [WorkloadStep("create"), WorkloadStep("delete")]

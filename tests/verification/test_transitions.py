@@ -58,6 +58,7 @@ def test_each_field_is_changed_once_before_any_is_changed_twice(one: JsonObject)
 
 
 @given(st.integers(0, 60), st.integers(1, 8))
+@pytest.mark.slow
 def test_budgets_are_kept_and_named(operations: int, fields: int) -> None:
     """There are not more operations and fields than allowed, and the output names the budget that ended it."""
     options = WorkloadOptions(operations=operations, fields=fields)

@@ -147,6 +147,7 @@ async def test_a_year_passes() -> None:
         assert w.checks > 1000
 
 
+@pytest.mark.slow
 async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() -> None:
     """A replica that cannot read the Secret is not ready during a CA rotation, and joins when it can."""
     async with world() as w:

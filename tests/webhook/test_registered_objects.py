@@ -186,6 +186,7 @@ async def test_a_restored_backup_gets_the_current_ca_bundle() -> None:
         assert await run.ca_bundle() == current
 
 
+@pytest.mark.slow
 async def test_a_writer_that_removes_it_again_is_met_ever_more_slowly(caplog: pytest.LogCaptureFixture) -> None:
     """Two writers do not fight without end: the writes get rarer, the replica is unready, and one line is logged."""
     async with installed() as run:

@@ -195,8 +195,9 @@ class ConnectHandler(Protocol):
 
 
 def verbs_of(storage: Any) -> tuple[str, ...]:
-    """Return the verbs that a storage supports, in discovery order."""
-    return _verbs_of_type(storage.__class__)
+    """Return the verbs that a storage supports, in discovery order; a `Connecter` names its own."""
+    own: tuple[str, ...] | None = getattr(storage, "connect_verbs", None)
+    return _verbs_of_type(storage.__class__) if own is None else own
 
 
 @cache

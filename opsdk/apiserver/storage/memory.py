@@ -159,15 +159,17 @@ class MemoryStorage:
         return self.create_now(key, value)
 
     def create_now(self, key: str, value: JsonObject) -> JsonObject:
-        if key in self._bucket(key).objects:
+        bucket = self._bucket(key)
+        if key in bucket.objects:
             raise KeyExistsError(key)
-        return self._put(key, value, None)
+        return self._put(bucket, key, value, None)
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
         while True:
             current = self._bucket(key).objects.get(key)
             desired = await update(current)
-            if self._bucket(key).objects.get(key) is not current:
+            bucket = self._bucket(key)
+            if bucket.objects.get(key) is not current:
                 continue
             if isinstance(desired, Remove):
                 if current is None:
@@ -175,7 +177,7 @@ class MemoryStorage:
                 return self._remove(key, current)
             if current is not None and same_but_revision(current, desired):
                 return current
-            return self._put(key, desired, current)
+            return self._put(bucket, key, desired, current)
 
     async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         return self.delete_now(key, preconditions)
@@ -186,23 +188,23 @@ class MemoryStorage:
             preconditions.check(current)
         return self._remove(key, current)
 
-    def _put(self, key: str, value: JsonObject, previous: JsonObject | None) -> JsonObject:
+    def _put(self, bucket: _Bucket, key: str, value: JsonObject, previous: JsonObject | None) -> JsonObject:
         revision = self._revision + 1
         stored = with_revision(value, revision)
-        self._commit(put(key, revision, stored, previous))
+        self._commit(bucket, put(key, revision, stored, previous))
         return stored
 
     def _remove(self, key: str, last: JsonObject) -> JsonObject:
         revision = self._revision + 1
         final = with_revision(last, revision)
-        self._commit(removal(key, revision, final, self._bucket(key).objects[key]))
+        bucket = self._bucket(key)
+        self._commit(bucket, removal(key, revision, final, bucket.objects[key]))
         return final
 
-    def _commit(self, change: StorageChange) -> None:
+    def _commit(self, bucket: _Bucket, change: StorageChange) -> None:
         """Store one change, and offer it to watches and listeners, in this order."""
         if self._journal is not None:
             self._journal((change,), change.revision)
-        bucket = self._bucket(change.key)
         bucket.copy_if_shared()
         self._revision = change.revision
         value = change.value

@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
+from slow_cases import mostly_slow
 
 from opsdk import ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
@@ -222,7 +223,7 @@ service = record_calls(Service(), name="service")
 """
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
+@pytest.mark.parametrize("name", mostly_slow(INCIDENTS, every=3))
 def test_three_commands_explain_an_incident(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ import simulations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replayed_runs import operator_of
+from slow_cases import mostly_slow
 
 import envtest
 from opsdk.apimachinery.tree_names import subject_of_tree
@@ -64,18 +65,18 @@ def check_end(name: str, seed: int) -> int:
     return sum(not each.skipped for each in played)
 
 
-@pytest.mark.parametrize("name", simulations.ALL)
+@pytest.mark.parametrize("name", mostly_slow(simulations.ALL, every=3))
 def test_the_same_operator_ends_as_in_its_recording(name: str) -> None:
     """With the changes of others at their times: faults of the network included."""
-    assert sum(check_end(name, seed) for seed in range(2)) >= 2
+    assert sum(check_end(name, seed) for seed in range(1)) >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.deep
 @pytest.mark.parametrize("name", simulations.ALL)
 def test_the_same_operator_ends_as_in_its_recording_for_more_seeds(name: str) -> None:
-    """Ten more."""
-    assert sum(check_end(name, seed) for seed in range(2, 12)) >= 20
+    """Eleven more."""
+    assert sum(check_end(name, seed) for seed in range(1, 12)) >= 20
 
 
 # ------------------------------------------------------------------ whose changes
@@ -115,7 +116,7 @@ def changes_in(history: Sequence[ForeignChange], *, without: set[tuple[str, str]
     return Counter({key: count for key, count in changes.items() if key not in without})
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(name=st.sampled_from(["boxes", "families", "websites", "replicas"]), seed=st.integers(0, 10_000))
 def test_own_writes_are_never_foreign_and_foreign_ones_never_own(name: str, seed: int) -> None:
     """Without faults, the history has exactly the writes of users: the operator reads and writes the same objects."""
@@ -132,10 +133,10 @@ def faults_of(simulation: Simulation, seed: int) -> Sequence[Step]:
     return [step for step in steps if step.name not in ENDING | WRITING]
 
 
-@pytest.mark.parametrize("name", simulations.ALL)
+@pytest.mark.parametrize("name", mostly_slow(simulations.ALL, every=3))
 def test_a_run_without_users_has_no_history(name: str) -> None:
     """Whatever the network does to the operator's own writes."""
-    for seed in range(1, 4):
+    for seed in (1, 3):
         history, _ = recorded(name, faults_of(simulations.ALL[name], seed), seed)
         assert history is None or not history.history, f"seed {seed}"
 
@@ -143,7 +144,7 @@ def test_a_run_without_users_has_no_history(name: str) -> None:
 @pytest.mark.parametrize("name", ["boxes", "families", "pauses", "websites"])
 def test_faults_add_no_changes_to_those_of_users(name: str) -> None:
     """A gap may hide changes. Those of the operator are never among the others."""
-    for seed in range(6):
+    for seed in range(2):
         simulation = simulations.ALL[name]
         steps = sorted([*actions_of(simulation, seed), *faults_of(simulation, seed)], key=lambda step: step.time)
         history, writes = recorded(name, steps, seed)

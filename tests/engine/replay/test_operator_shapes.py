@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from replayed_runs import operator_of
 from replayed_shapes import SHAPES, UNREPEATABLE, simulation_of
+from slow_cases import mostly_slow
 
 from opsdk.engine.replay.report import outcome_lines
 from opsdk.engine.replay.run import OperatorReplay, ReplayOutcome
@@ -26,7 +27,7 @@ def replayed(simulation: Simulation, seed: int) -> list[ReplayOutcome]:
     return outcomes
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", mostly_slow(SHAPES, every=3))
 def test_a_shape_replays_identically(name: str) -> None:
     """Each request in its iteration, byte for byte but for hidden values."""
     for number, outcome in enumerate(replayed(simulation_of(SHAPES[name]), 1)):

@@ -150,6 +150,7 @@ def replayed(
 
 
 @given(PROGRAMS)
+@pytest.mark.slow
 def test_a_replay_has_the_order_of_the_recording(program: list[list[Step]]) -> None:
     """Each step in its iteration, with its result: the order at a queue, and of timers that end at one time."""
     records, log = recorded(program)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import simulations
+from slow_cases import mostly_slow
 
 from envtest import Environment
 from opsdk import Cluster, ObjectMeta
@@ -37,12 +38,12 @@ async def test_a_black_hole_swallows_requests_and_silences_watches() -> None:
                         await anext(aiter(events))
 
 
-@pytest.mark.parametrize("name", simulations.ALL)
+@pytest.mark.parametrize("name", mostly_slow(simulations.ALL, every=3))
 def test_operators_survive_black_holes(name: str) -> None:
     """With nothing but black holes every simulation converges."""
     simulation = simulations.ALL[name]
     only = replace(simulation, faults=(Fault.BLACK_HOLE,))
-    simulate(only, range(5), name=f"simulations.{name.upper()}")
+    simulate(only, range(2), name=f"simulations.{name.upper()}")
 
 
 def test_a_watch_that_vanishes_is_opened_again() -> None:

@@ -129,4 +129,4 @@ async def test_one_watch_stands_still() -> None:
 def test_operators_survive_each_fault(fault: Fault) -> None:
     """With nothing but one of these faults the simulations converge."""
     for name in ("FAMILIES", "REPLICAS"):
-        simulate(replace(getattr(simulations, name), faults=(fault,)), range(5), name=f"simulations.{name}")
+        simulate(replace(getattr(simulations, name), faults=(fault,)), range(2), name=f"simulations.{name}")

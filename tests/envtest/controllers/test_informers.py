@@ -178,6 +178,7 @@ def test_indices_equal_the_storage(writes: list[tuple[str, str, str]]) -> None:
         runner.run(run())
 
 
+@pytest.mark.slow
 async def test_a_deleted_object_leaves_nothing_behind() -> None:
     """After 2,000 pods in as many namespaces, on as many nodes, no container of the informers has grown."""
     storage = MemoryStorage(history_limit=10)

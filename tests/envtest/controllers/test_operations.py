@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
+from slow_cases import mostly_slow
 
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
@@ -48,7 +49,7 @@ def _uids(*lists: list[JsonObject]) -> set[str]:
     return {o["metadata"]["uid"] for item in lists for o in item}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_slow(range(8), every=4))
 async def test_random_operations(seed: int) -> None:
     """After any operations every replica set has its pods, every deployment its size, and nothing is left over."""
     rng = random.Random(seed)

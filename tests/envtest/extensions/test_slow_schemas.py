@@ -45,6 +45,7 @@ async def add_policy(call: Caller, expression: str, **more: object) -> None:
 
 
 @pytest.mark.parametrize("through_variable", [False, True])
+@pytest.mark.slow
 async def test_a_long_policy_leaves_the_loop(threads: set[str], through_variable: bool) -> None:
     """The budget of cost ends it as upstream's does; the same policy decides small objects on the loop."""
     async with Environment() as env:

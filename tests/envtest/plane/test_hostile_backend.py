@@ -234,6 +234,7 @@ async def test_an_endless_body_waits_for_its_client(world: World) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_compressed_bodies_are_not_inflated(world: World) -> None:
     """A gigabyte of zeros passes as the megabyte that the backend sent."""
     reader, writer = await world.open("GET", f"{THING}/gzip-bomb", "Accept-Encoding: gzip")

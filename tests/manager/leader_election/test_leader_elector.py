@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_cases import mostly_slow
 
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.apimachinery.meta import ObjectMeta
@@ -126,7 +127,7 @@ async def leading(elector: LeaderElector) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", mostly_slow(range(30), every=3))
 async def test_never_two_leaders(seed: int) -> None:
     """Slow and lost answers, partitions, crashes and releases: never do two lead; when it calms down, one does."""
     rng = random.Random(seed)
@@ -532,7 +533,7 @@ async def test_a_leader_whose_requests_hang_has_stopped_before_the_next_one_lead
     assert (both, leaders) == (0, (False, True))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), every=4))
 async def test_deletions_never_lead_to_two_leaders(seed: int) -> None:
     """Leases are deleted at random times, while requests hang, are late, and lose their answers."""
     rng = random.Random(seed)

@@ -158,6 +158,7 @@ class ElectionPair:
         assert len(leaders) < 2, f"{' and '.join(leaders)} lead at {self.now:g} s"
 
 
+@pytest.mark.slow
 def test_two_replicas_never_lead_at_once() -> None:
     """In no state that a sequence of operations reaches."""
     assert reachable_states(ElectionPair, 10) > 5000

@@ -13,6 +13,7 @@ from opsdk.testing.simulate import simulate
 from tests.testing.hot_loop_simulation import LOOPS, NO_LOOPS
 
 
+@pytest.mark.slow
 def test_loops_are_found_and_let_go() -> None:
     """Whatever happens to server, network and process.
 

@@ -157,7 +157,7 @@ def test_external_resources_converge() -> None:
 
     In schedule 80 a resource is lost, and the id of its successor cannot be written.
     """
-    simulate(EXTERNAL, [80, *range(10)], name="EXTERNAL")
+    simulate(EXTERNAL, [80, *range(3)], name="EXTERNAL")
 
 
 SET = simulation(make_set_operator)
@@ -170,4 +170,4 @@ def test_ordered_children_converge(name: str, chosen: Simulation) -> None:
 
     In the schedules 237 and 251 a child is created and deleted in a gap of the watch, which shows neither.
     """
-    simulate(chosen, [237, 251, *range(8)], name=name)
+    simulate(chosen, [237, 251, *range(2)], name=name)

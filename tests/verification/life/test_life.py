@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from planted.table import Planted, planted, run
+from slow_cases import mostly_slow
 
 from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.engine.snapshot import ClusterSnapshot
@@ -16,8 +17,8 @@ from opsdk.verification.life.run import check_life
 from opsdk.verification.oracles import Oracle
 
 IN_CI = {
-    "cut_names": Oracle.NEIGHBOURS,
     "taken_over": Oracle.FOREIGN_OBJECTS,
+    "cut_names": Oracle.NEIGHBOURS,
     "kept_record": Oracle.LEFT_OVER,
 }
 """The planted bugs of the fast tests, and what finds them."""
@@ -36,7 +37,7 @@ def findings(each: Planted, *, repaired: bool) -> list[Oracle]:
     return [finding.oracle for finding in summary.findings]
 
 
-@pytest.mark.parametrize("name", IN_CI)
+@pytest.mark.parametrize("name", mostly_slow(IN_CI, every=3))
 def test_a_planted_bug_is_found_without_a_disturbance(name: str) -> None:
     """By the law that it breaks, and by no other one."""
     assert findings(ALL[name], repaired=False) == [IN_CI[name]]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from envtest.plane.certificates import Authority
 from opsdk.apiserver.storage.etcd import messages
-from opsdk.apiserver.storage.etcd.client import Rpc
+from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
 from opsdk.apiserver.storage.etcd.compactor import COMPACT_REV_KEY, EtcdCompactor
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
@@ -62,22 +62,20 @@ async def put(storage: Storage, *created: str) -> int:
 async def test_keys_and_values_are_readable_elsewhere(etcd: EtcdCluster) -> None:
     """A key is the prefix and the object's key; its value is JSON without a resourceVersion."""
     options = options_for(etcd)
-    async with EtcdStorage(options) as storage:
+    async with EtcdStorage(options) as storage, EtcdClient(options) as other:
         await put(storage, "a")
-        response, _ = await storage._client.request(
-            Rpc.RANGE, messages.RangeRequest(key=f"{options.prefix}{P}a".encode())
-        )
+        response, _ = await other.request(Rpc.RANGE, messages.RangeRequest(key=f"{options.prefix}{P}a".encode()))
     assert json.loads(response.kvs[0].value) == obj("a")
 
 
 async def test_foreign_values_are_named(etcd: EtcdCluster) -> None:
     """A value that is not an object fails the read with its key, and a watch with the same error."""
     options = options_for(etcd)
-    async with EtcdStorage(options) as storage:
+    async with EtcdStorage(options) as storage, EtcdClient(options) as other:
         watch = await storage.watch(P)
         key = f"{options.prefix}{P}a"
         write = messages.RequestOp(request_put=messages.PutRequest(key=key.encode(), value=b"k8s\0"))
-        await storage._client.request(Rpc.TXN, messages.TxnRequest(success=[write]))
+        await other.request(Rpc.TXN, messages.TxnRequest(success=[write]))
         for read in (storage.get(f"{P}a"), storage.list(P), names(watch, 1)):
             with pytest.raises(InternalServerError, match=f"{key} holds no JSON object"):
                 await read
@@ -206,7 +204,8 @@ async def test_a_restored_cluster_ends_the_watches(tmp_path: Path) -> None:
 async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
     """If the changes behind a watch are compacted before it can go on, it ends with `CompactedError`."""
     with EtcdCluster(tmp_path) as cluster:
-        async with EtcdStorage(options_for(cluster)) as storage:
+        options = options_for(cluster)
+        async with EtcdStorage(options) as storage, EtcdClient(options) as other:
             watch = await storage.watch(P)
             await put(storage, "a")
             assert await names(watch, 1) == ["a"]
@@ -223,7 +222,7 @@ async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
             cluster.restart(cluster.members[0])
             assert await storage.get(f"{P}a")
             revision = await put(storage, *"bcd")
-            await storage._client.request(Rpc.COMPACT, messages.CompactionRequest(revision=revision))
+            await other.request(Rpc.COMPACT, messages.CompactionRequest(revision=revision))
             compacted.set()
             with pytest.raises(CompactedError):
                 await names(watch, 9)
@@ -232,8 +231,9 @@ async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ compaction
 async def test_one_of_several_replicas_compacts(etcd: EtcdCluster) -> None:
     """In each round one replica compacts, up to the revision of the previous round; the others follow."""
-    async with EtcdStorage(options_for(etcd)) as storage:
-        replicas = [EtcdCompactor(storage._client, interval=300) for _ in range(2)]
+    options = options_for(etcd)
+    async with EtcdStorage(options) as storage, EtcdClient(options) as other:
+        replicas = [EtcdCompactor(other, interval=300) for _ in range(2)]
         start = await put(storage, "a")
         await replicas[0].compact()  # learns the round of the test run
         await replicas[1].compact()
@@ -245,7 +245,7 @@ async def test_one_of_several_replicas_compacts(etcd: EtcdCluster) -> None:
         assert any(revision > start for pair in compacted for revision in pair)
         with pytest.raises(CompactedError):
             await storage.list(P, revision=start - 1)
-        response, _ = await storage._client.request(Rpc.RANGE, messages.RangeRequest(key=COMPACT_REV_KEY))
+        response, _ = await other.request(Rpc.RANGE, messages.RangeRequest(key=COMPACT_REV_KEY))
         assert response.kvs
 
 
