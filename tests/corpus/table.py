@@ -19,6 +19,7 @@ import msgspec
 
 from opsdk.verification.verify import run_verification
 from tests.corpus.case import CorpusCase, Study
+from tests.corpus.declared_search import declared_search, with_the_twin
 from tests.corpus.generated_search import compare_with_the_twin
 from tests.corpus.guided_search import (
     EXHAUSTIVE_BOUNDS,
@@ -69,6 +70,11 @@ def measure_generated(case: CorpusCase, result: CaseResult) -> CaseResult:
         generated_seconds=(round(search.seconds, 1), round(twin.seconds, 1)),
         generated_alarms=[f"{each.oracle.value}: {each.operation}" for each in twin.findings],
     )
+
+
+def measure_declared(case: CorpusCase, result: CaseResult) -> CaseResult:
+    """Return a result with what ``opsdk verify`` shows from the declaration alone."""
+    return msgspec.structs.replace(result, declared=with_the_twin(case, declared_search(case)))
 
 
 # ------------------------------------------------------------------ the page
@@ -261,6 +267,7 @@ _COLUMNS: Final[Mapping[str, Callable[[CorpusCase, CaseResult], CaseResult]]] = 
     "guided": measure,
     "generated": measure_generated,
     "exhaustive": measure_exhaustive,
+    "declared": measure_declared,
 }
 
 
