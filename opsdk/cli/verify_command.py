@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,11 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.disturbances import NOTHING_ATTACKED
 from opsdk.verification.foreign.child import open_command
-from opsdk.verification.foreign.report import ForeignSummary
+from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
+from opsdk.verification.workload.operations import GeneratedWorkload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 _DISTURBANCES: Final = 40
@@ -88,23 +89,33 @@ class CommandInputs:
         """The command, as one line."""
         return shlex.join(self.words)
 
-    def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
-        """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
+    def read_workloads(self, definitions: Sequence[JsonObject]) -> tuple[list[UserWorkload], list[str]]:
+        """Return the workloads, and what generated ones leave out.
+
+        Raises:
+            UsageError: there is no command, or nothing to do for it.
+            WorkloadError: a workload cannot be read.
+            NoCustomResourceError: a schema admits nothing.
+        """
         if not self.words:
             raise UsageError("there is no command: add it at the end, after --")
         if self.workloads:
-            return [_read_workload(file) for file in self.workloads]
+            return [_read_workload(file) for file in self.workloads], []
         if not definitions:
             raise UsageError("a command needs --workload, with the steps of a user, or --crds to generate them")
-        return [workload for definition in definitions for workload in self._generated(definition)]
+        workloads, left_out = list[UserWorkload](), list[str]()
+        for definition in definitions:
+            generated = self._generated(definition)
+            names, group = definition["spec"]["names"], definition["spec"]["group"]
+            workloads += generated_workloads(f"{names['plural']}.{group}", generated)
+            left_out += (f"{names['kind']}: {text}" for text in generated.left_out())
+        return workloads, left_out
 
-    def _generated(self, definition: JsonObject) -> Iterator[UserWorkload]:
-        spec = definition["spec"]
-        kind = spec["names"]["kind"]
+    def _generated(self, definition: JsonObject) -> GeneratedWorkload:
+        kind = definition["spec"]["names"]["kind"]
         examples = [each.tree for each in read_files(self.examples) if each.tree["kind"] == kind]
         options = WorkloadOptions(operations=self.operations, seed=self.seed)
-        generated = generate_workload(definition, examples=examples, options=options)
-        yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
+        return generate_workload(definition, examples=examples, options=options)
 
 
 def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, outputs: ReportOutputs) -> int:
@@ -119,7 +130,7 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
     if summary.broken:
         return ExitStatus.FOUND
-    if not summary.count:
+    if not summary.count or summary.absent_namespaces.names:
         return ExitStatus.ERROR
     return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
 
@@ -127,7 +138,7 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
     definitions = read_definitions(inputs.definitions)
-    workloads = inputs.read_workloads(definitions)
+    workloads, left_out = inputs.read_workloads(definitions)
 
     def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
         served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
@@ -146,10 +157,12 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
     )
-    return ForeignVerification(
+    verification = ForeignVerification(
         subject, workloads, budget=limits.disturbances or _DISTURBANCES, time_limit=limits.seconds,
         parallel=limits.processes or 1, progress=_show_progress,
     )  # fmt: skip
+    verification.summary.left_out = left_out
+    return verification
 
 
 def _result(name: str, summary: ForeignSummary) -> VerifyResult:
@@ -166,7 +179,8 @@ def _result(name: str, summary: ForeignSummary) -> VerifyResult:
     if summary.omitted_workloads:
         left_out["workloads"] = summary.omitted_workloads
     tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
-    error = "" if bugs or summary.count else NOTHING_ATTACKED
+    absent = [] if bugs else summary.absent_namespaces.texts(APPLY_IT)
+    error = "\n".join([*absent, *([] if bugs or summary.count else [NOTHING_ATTACKED])])
     return VerifyResult(
         name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
     )  # fmt: skip

@@ -275,11 +275,16 @@ NEEDS = """\
     await ctx.client.get(ConfigMap, "settings", namespace=site.metadata.namespace)
     await ctx.apply(child)
 """
+ELSEWHERE = """\
+    child.metadata.namespace = "shop-system"
+    await ctx.apply(child, owner=None)
+"""
 THREADS = """\
     await asyncio.to_thread(sum, range(3))
     await ctx.apply(child)
 """
 PATTERN = 'text: str = ""', "text: Annotated[str, Meta({})]"
+ABSENT = "the operator writes into the namespace shop-system, which does not exist: add it with --example"
 RESTLESS = "the operator does not come to rest"
 MISSING = "the operator looks for ConfigMap default/settings, which nothing creates: add it with --example"
 NOTHING = "spec.text has no value that the schema admits"
@@ -292,6 +297,7 @@ NOTHING = "spec.text has no value that the schema admits"
         (BEATS, "", ["--exhaustive"], 1, RESTLESS),
         (NEEDS, "", [], 2, MISSING),
         (NEEDS, "", ["--exhaustive"], 1, MISSING),
+        (ELSEWHERE, "", [], 2, ABSENT),
         (THREADS, "", [], 0, "Site: 1 operations"),
         (THREADS, "", ["--exhaustive"], 1, "the operator uses threads, which the copies of a process do not have"),
         (GOOD, "pattern='^[ab]{3}$', max_length=2", [], 1, NOTHING),
