@@ -75,6 +75,9 @@ class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             return ""
         return next((each for each in self.reported if each not in self.twin_reported), "")
 
+    def __str__(self) -> str:
+        return f"{self.found_by or 'not found'}, {self.seconds:.0f} s"
+
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was measured of one case.
@@ -120,13 +123,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def alarms(self) -> int:
         """The number of false alarms."""
         in_schedules = self.exhaustive is not None and self.exhaustive.is_alarm
-        return len(self.false_alarms) + len(self.generated_alarms) + in_schedules
+        by_declaration = 0 if self.declared is None else len(self.declared.twin_texts)
+        return len(self.false_alarms) + len(self.generated_alarms) + by_declaration + in_schedules
 
     @property
     def generated_text(self) -> str:
         """What generated custom resources found, for a table."""
         if self.generated in ("", "-"):
-            return "not found" if self.generated else "-"
+            return "not found" if self.generated else ""
         return f"{self.generated}, {self.generated_seconds[0]:.1f} s"
 
 
