@@ -23,6 +23,7 @@ from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
 from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.guided_run import run_guided
 from opsdk.verification.life.run import check_life
 
 HEAD = """\
@@ -113,6 +114,15 @@ def test_a_correct_operator_survives(project: Path, capsys: pytest.CaptureFixtur
     assert "crash_after" in output
     assert "left out: lose_lease and take_over: the operator elects no leader; set leader_election in its" in output
     assert "0 bugs" in output.splitlines()[-1]
+
+
+def test_equal_runs_have_equal_transcripts(project: Path) -> None:
+    """Each byte that the operator receives is the same, also of the ConfigMaps that the cluster itself publishes."""
+    project.write_text(HEAD + GOOD)
+    verification = OperatorInputs(operator=project.name, operations=1).generated()
+    first, second = (run_guided(verification.declared, verification.workloads[0], seed=0) for _ in range(2))
+    assert first.transcript == second.transcript
+    assert b"GET /api/v1/configmaps?watch=true" in first.transcript
 
 
 def test_a_bug_is_shown_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
