@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,7 +18,6 @@ from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import show_progress
-from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits, read_definitions
@@ -124,8 +125,8 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     Raises:
         OpsdkError: it cannot be verified.
     """
-    with outputs.with_errors(inputs.name), stopped_by_sigterm():
-        summary = asyncio.run(_verification(inputs, timing, limits).run())
+    with outputs.with_errors(inputs.name):
+        summary = asyncio.run(_until_sigterm(_verification(inputs, timing, limits)))
     show_progress("")
     outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
     if summary.broken:
@@ -133,6 +134,32 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     if not summary.count or summary.absent_namespaces.names:
         return ExitStatus.ERROR
     return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+
+
+async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
+    """Run a verification. SIGTERM cancels it at its next await, as Ctrl-C does: its processes are killed by then.
+
+    An exception from a handler could come between the start of a process and the list of processes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread can set handlers.
+        return await verification.run()
+    loop, task, received = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+    assert task is not None
+
+    def stop() -> None:
+        received.append(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        return await verification.run()
+    except asyncio.CancelledError:
+        if received:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
