@@ -8,13 +8,14 @@ import yaml
 from documentation import ROOT
 
 PAGE = ROOT / "docs" / "howto" / "plan-in-ci.md"
+VERIFY = ROOT / "docs" / "howto" / "verify-kubebuilder.md"
 ACTION = re.compile(r"uses: (\S+@[0-9a-f]{40}  # v\S+)")
 
 
 def test_the_workflows_use_the_pinned_actions_of_this_project() -> None:
     """Each action has the commit and the version that .github/workflows has, so an update changes both."""
     pinned = {use for path in (ROOT / ".github/workflows").glob("*.yml") for use in ACTION.findall(path.read_text())}
-    uses = set(re.findall(r"uses: (.*)", PAGE.read_text()))
+    uses = set(re.findall(r"uses: (.*)", PAGE.read_text() + VERIFY.read_text()))
     own = {use for use in uses if use.startswith("./")}
     assert own == {"./.github/actions/plan", "./.github/actions/comment"}
     assert uses - own <= pinned
