@@ -68,16 +68,16 @@ def comment_lines(title: Sequence[str], blocks: Sequence[Block], *, whole: str, 
         limit: characters.
     """
     begin = [one_line(line) for line in title]
-    left = limit - _RESERVED - _size(begin)
-    kept: dict[int, int] = {}
+    room = limit - _RESERVED - _size(begin)
+    counts: dict[int, int] = {}
     for number in sorted(range(len(blocks)), key=lambda number: blocks[number].rank):
-        kept[number], used = _fitting(blocks[number], left)
-        left -= used
+        counts[number], used = _fitting(blocks[number], room)
+        room -= used
     lines, missing = list(begin), dict[str, int]()
     for number, block in enumerate(blocks):
-        lines += _shown(block, kept[number])
-        if rest := len(block.chunks) - kept[number]:
-            is_gone = block.whole and not kept[number]
+        lines += _shown(block, counts[number])
+        if rest := len(block.chunks) - counts[number]:
+            is_gone = block.whole and not counts[number]
             noun = block.whole if is_gone else block.noun
             missing[noun] = missing.get(noun, 0) + (1 if is_gone else rest)
     if missing:
@@ -85,12 +85,12 @@ def comment_lines(title: Sequence[str], blocks: Sequence[Block], *, whole: str, 
     return lines
 
 
-def _fitting(block: Block, left: int) -> tuple[int, int]:
+def _fitting(block: Block, room: int) -> tuple[int, int]:
     """Return how many chunks fit, and the characters of the block with them."""
     used = _size(block.head) + _size(block.tail) + len(_more(block, len(block.chunks))) + 1
     for number, chunk in enumerate(block.chunks):
         size = _size(map(one_line, chunk))
-        if used + size > left:
+        if used + size > room:
             return (number, used) if number else (0, 0)
         used += size
     return len(block.chunks), used

@@ -128,6 +128,9 @@ The same root causes do harm where two replicas run: a standby with an old view 
 
 Some reports give no details. Their causes are marked as assumed.
 
+These operators share one spec, of which each reads some fields. From the declaration alone, "field reach" reports the
+others, of the twin too: these alarms are right about the models, and say nothing of the bugs.
+
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.
 """
 _ACTO_TEXT: Final = """
@@ -168,9 +171,9 @@ def _headline(results: Mapping[str, CaseResult]) -> str:
     cases = distinct(CASES)
     declared = [each for case in cases if (each := _declared(case, results)) is not None]
     twins = [each for each in declared if each.twin_reported is not None]
-    found, alarms = sum(bool(each.found_by) for each in declared), sum(bool(each.twin_reported) for each in twins)
+    bugs, alarms = sum(bool(each.found_by) for each in declared), sum(bool(each.twin_reported) for each in twins)
     return (
-        f"With its defaults and from the declaration alone, `opsdk verify` finds {found} of {len(declared)} bugs, and "
+        f"With its defaults and from the declaration alone, `opsdk verify` finds {bugs} of {len(declared)} bugs, and "
         f"reports {alarms}\nof {len(twins)} repaired twins. {len(declared)} of the {len(cases)} different operators "
         "of the corpus were measured."
     )
@@ -219,8 +222,10 @@ def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str
 def _false_alarms(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[tuple[str, str]]:
     for case in cases:
         result = results.get(case.name, CaseResult(name=case.name))
-        declared = () if result.declared is None else result.declared.twin_texts
-        yield from ((case.name, text) for text in (*result.false_alarms, *result.generated_alarms, *declared))
+        yield from ((case.name, text) for text in (*result.false_alarms, *result.generated_alarms))
+        if result.declared is not None and result.declared.twin_texts:
+            first, *rest = result.declared.twin_texts
+            yield case.name, f"{first}{f' (and {len(rest)} more)' if rest else ''}"
         if result.exhaustive is not None and result.exhaustive.is_alarm:
             yield case.name, "exhaustive search finds a schedule that breaks the twin too"
 
