@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,6 @@ from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import show_progress
-from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits, read_definitions
@@ -26,10 +27,11 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.disturbances import NOTHING_ATTACKED
 from opsdk.verification.foreign.child import open_command
-from opsdk.verification.foreign.report import ForeignSummary
+from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
+from opsdk.verification.workload.operations import GeneratedWorkload
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 _DISTURBANCES: Final = 40
@@ -88,23 +90,33 @@ class CommandInputs:
         """The command, as one line."""
         return shlex.join(self.words)
 
-    def read_workloads(self, definitions: Sequence[JsonObject]) -> list[UserWorkload]:
-        """Return the workloads. Raises `UsageError`, `WorkloadError` or `NoCustomResourceError`."""
+    def read_workloads(self, definitions: Sequence[JsonObject]) -> tuple[list[UserWorkload], list[str]]:
+        """Return the workloads, and what generated ones leave out.
+
+        Raises:
+            UsageError: there is no command, or nothing to do for it.
+            WorkloadError: a workload cannot be read.
+            NoCustomResourceError: a schema admits nothing.
+        """
         if not self.words:
             raise UsageError("there is no command: add it at the end, after --")
         if self.workloads:
-            return [_read_workload(file) for file in self.workloads]
+            return [_read_workload(file) for file in self.workloads], []
         if not definitions:
             raise UsageError("a command needs --workload, with the steps of a user, or --crds to generate them")
-        return [workload for definition in definitions for workload in self._generated(definition)]
+        workloads, left_out = list[UserWorkload](), list[str]()
+        for definition in definitions:
+            generated = self._generated(definition)
+            names, group = definition["spec"]["names"], definition["spec"]["group"]
+            workloads += generated_workloads(f"{names['plural']}.{group}", generated)
+            left_out += (f"{names['kind']}: {text}" for text in generated.left_out())
+        return workloads, left_out
 
-    def _generated(self, definition: JsonObject) -> Iterator[UserWorkload]:
-        spec = definition["spec"]
-        kind = spec["names"]["kind"]
+    def _generated(self, definition: JsonObject) -> GeneratedWorkload:
+        kind = definition["spec"]["names"]["kind"]
         examples = [each.tree for each in read_files(self.examples) if each.tree["kind"] == kind]
         options = WorkloadOptions(operations=self.operations, seed=self.seed)
-        generated = generate_workload(definition, examples=examples, options=options)
-        yield from generated_workloads(f"{spec['names']['plural']}.{spec['group']}", generated)
+        return generate_workload(definition, examples=examples, options=options)
 
 
 def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, outputs: ReportOutputs) -> int:
@@ -113,21 +125,47 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     Raises:
         OpsdkError: it cannot be verified.
     """
-    with outputs.with_errors(inputs.name), stopped_by_sigterm():
-        summary = asyncio.run(_verification(inputs, timing, limits).run())
+    with outputs.with_errors(inputs.name):
+        summary = asyncio.run(_until_sigterm(_verification(inputs, timing, limits)))
     show_progress("")
     outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
     if summary.broken:
         return ExitStatus.FOUND
-    if not summary.count:
+    if not summary.count or summary.absent_namespaces.names:
         return ExitStatus.ERROR
     return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
+
+
+async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
+    """Run a verification. SIGTERM cancels it at its next await, as Ctrl-C does: its processes are killed by then.
+
+    An exception from a handler could come between the start of a process and the list of processes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread can set handlers.
+        return await verification.run()
+    loop, task, received = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+    assert task is not None
+
+    def stop() -> None:
+        received.append(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        return await verification.run()
+    except asyncio.CancelledError:
+        if received:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
     definitions = read_definitions(inputs.definitions)
-    workloads = inputs.read_workloads(definitions)
+    workloads, left_out = inputs.read_workloads(definitions)
 
     def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
         served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
@@ -146,10 +184,12 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
     )
-    return ForeignVerification(
+    verification = ForeignVerification(
         subject, workloads, budget=limits.disturbances or _DISTURBANCES, time_limit=limits.seconds,
         parallel=limits.processes or 1, progress=_show_progress,
     )  # fmt: skip
+    verification.summary.left_out = left_out
+    return verification
 
 
 def _result(name: str, summary: ForeignSummary) -> VerifyResult:
@@ -166,7 +206,8 @@ def _result(name: str, summary: ForeignSummary) -> VerifyResult:
     if summary.omitted_workloads:
         left_out["workloads"] = summary.omitted_workloads
     tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
-    error = "" if bugs or summary.count else NOTHING_ATTACKED
+    absent = [] if bugs else summary.absent_namespaces.texts(APPLY_IT)
+    error = "\n".join([*absent, *([] if bugs or summary.count else [NOTHING_ATTACKED])])
     return VerifyResult(
         name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
     )  # fmt: skip

@@ -117,8 +117,7 @@ class GeneratedReport:
             yield from test_lines(self._test_of_run(run))
         for kind, workload in self.verification.generated.items():
             yield f"{kind}: {len(workload.operations)} operations"
-            yield from (f"  {sentence}" for sentence in workload.cut)
-            yield from (f"  not changed: {field}" for field in workload.unchanged)
+            yield from (f"  {sentence}" for sentence in workload.left_out())
         if self.without_standby:
             yield f"left out: {self.without_standby}"
         yield "never shown here:"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
+from opsdk.engine.comment import Block, comment_lines, one_line, prose
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
 from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, PlannedObject, Severity
@@ -216,53 +219,51 @@ def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:
 
 
 # ------------------------------------------------------------------ Markdown
-def markdown_lines(plan: Plan) -> Iterator[str]:
-    """Yield the lines of a comment for a pull request."""
-    yield f"### {_title(plan)}"
-    yield ""
-    yield f"**{summary_of(plan)}**"
+_WHOLE: Final = "opsdk plan --output text"
+
+
+def markdown_lines(plan: Plan) -> list[str]:
+    """Return the lines of a comment for a pull request: the summary first, and each object folded."""
+    title = [f"### {prose(_title(plan))}", "", f"**{prose(summary_of(plan))}**"]
+    blocks = [*_markdown_consequences(plan), *map(_markdown_details, collapse_objects(plan.objects))]
+    omitted = [_markdown_details(each) for each in collapse_objects(plan.omitted)]
+    if omitted:
+        first = msgspec.structs.replace(omitted[0], head=["", f"**{prose(_omitted_title(plan))}**", *omitted[0].head])
+        blocks += [first, *omitted[1:]]
+    return comment_lines(title, [*blocks, *_markdown_unseen(plan)], whole=_WHOLE)
+
+
+def _markdown_consequences(plan: Plan) -> Iterator[Block]:
     for severity, (label, _) in _SEVERITIES.items():
-        consequences = _of(plan, severity)
-        if consequences:
-            yield ""
-        for each in consequences:
-            yield f"- **{label}**: `{each.first.subject}`{_others(each.others)}: {each.first.message}"
-    for collapsed in collapse_objects(plan.objects):
-        yield from _markdown_details(collapsed)
-    if plan.omitted:
-        yield ""
-        yield f"**{_omitted_title(plan)}**"
-    for collapsed in collapse_objects(plan.omitted):
-        yield from _markdown_details(collapsed)
-    yield from _markdown_unseen(plan)
+        lines = [
+            f"- **{label}**: `{each.first.subject}`{_others(each.others)}: {prose(each.first.message)}"
+            for each in _of(plan, severity)
+        ]
+        yield Block(head=[""], chunks=[[line] for line in lines], noun=label.lower(), rank=-severity)
 
 
-def _markdown_unseen(plan: Plan) -> Iterator[str]:
-    if plan.unknown:
-        yield from ("", _UNKNOWN_TITLE, "")
-        yield from (f"- {text}" for text in _unknown_texts(plan))
-    if plan.unseen or plan.connections:
-        yield ""
-        yield "Not seen, so the plan does not promise what depends on it:"
-        yield ""
-        for unseen in plan.unseen:
-            yield f"- {unseen}"
-        for target in plan.connections:
-            yield f"- {target}: it was not reached"
+def _markdown_unseen(plan: Plan) -> Iterator[Block]:
+    unknown = [[f"- {prose(text)}"] for text in _unknown_texts(plan)]
+    yield Block(head=["", _UNKNOWN_TITLE, ""], chunks=unknown, noun="kind that was not read")
+    texts = [*map(str, plan.unseen), *(f"{target}: it was not reached" for target in plan.connections)]
+    unseen = [[f"- {prose(text)}"] for text in texts]
+    title = "Not seen, so the plan does not promise what depends on it:"
+    yield Block(head=["", title, ""], chunks=unseen, noun="thing that was not seen")
 
 
-def _markdown_details(collapsed: CollapsedObject) -> Iterator[str]:
+def _markdown_details(collapsed: CollapsedObject) -> Block:
     planned = collapsed.first
-    yield ""
-    yield f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"
-    yield ""
-    if planned.unread:
-        yield from (_unread_text(planned), "")
-    yield "```diff"
-    for change in planned.changes:
-        yield f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}"
-        for text in _detail_lines(change):
-            yield f"    {text}"
-    yield "```"
-    yield ""
-    yield "</details>"
+    unread = [prose(_unread_text(planned)), ""] if planned.unread else []
+    return Block(
+        head=["", one_line(f"<details><summary>{planned.subject}{_others(collapsed.others)}</summary>"), "", *unread,
+              "```diff"],
+        chunks=[
+            [f"{_DIFF_SIGNS[change.action]} {change.action.value} {change.subject}",
+             *(f"    {text}" for text in _detail_lines(change))]
+            for change in planned.changes
+        ],
+        tail=["```", "", "</details>"],
+        noun="change",
+        whole="object",
+        rank=1,
+    )  # fmt: skip

@@ -28,7 +28,7 @@ from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.recording.redaction import Redactor
 from opsdk.recording.status import RecordingStatus
 from opsdk.recording.threads import ThreadRecorder
-from opsdk.recording.unrecorded import unrecorded_calls
+from opsdk.recording.unrecorded import UNRECORDED_ADVICE, unrecorded_calls
 from opsdk.recording.writer import RecordingWriter
 
 __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
@@ -36,10 +36,6 @@ __all__ = ["ProcessRecording", "RecordedProgram", "code_digest"]
 _VARIABLES: Final = ("HOSTNAME", "POD_NAME", "POD_NAMESPACE", "PYTHONHASHSEED")
 """Variables of the environment that a replay needs besides flags. Others may hold secrets."""
 _log: Final = logging.getLogger("opsdk.recording")
-_ADVICE: Final = (
-    "a replay gets other results; take the time of Context.now, numbers of the module random, and wrap clients with "
-    "opsdk.recording.calls.record_calls"
-)
 _PANIC_SECONDS: Final = 600.0
 """Seconds after a panic in which others save nothing: one error may come with each retry."""
 _MAX_FILES: Final = 2_000
@@ -99,7 +95,11 @@ class ProcessRecording:
         assert isinstance(loop, RecordingLoop)
         began = self._began(config, loop)
         if began.unrecorded:
-            _log.warning("the recording does not have %s: %s", ", ".join(began.unrecorded), _ADVICE)
+            _log.warning(
+                "the recording does not have %s, so a replay gets other results: %s",
+                ", ".join(began.unrecorded),
+                UNRECORDED_ADVICE,
+            )
         writer = self._writer = RecordingWriter(
             self._options,
             began,

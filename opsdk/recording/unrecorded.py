@@ -17,7 +17,13 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-__all__ = ["unrecorded_calls"]
+__all__ = ["UNRECORDED_ADVICE", "unrecorded_calls"]
+
+UNRECORDED_ADVICE: Final = (
+    "take the time of Context.now, numbers of the module random, wrap clients with "
+    "opsdk.recording.calls.record_calls, and pass httpx.AsyncClient a transport of opsdk.recording.httpx_transport"
+)
+"""How a recording gets these results."""
 
 _SOURCES: Final[Mapping[Any, str]] = {
     asyncio.to_thread: "asyncio.to_thread",
@@ -33,6 +39,8 @@ _SOURCES: Final[Mapping[Any, str]] = {
 """Functions whose results no recording has. Those of `secrets` are left out: a replay compares no hidden values."""
 _CLIENTS: Final = frozenset({"aiohttp", "boto3", "httpx", "requests", "urllib3"})
 """Packages whose requests no recording has."""
+_RECORDED: Final = ("opsdk.recording.httpx_transport", "httpx")
+"""A module of opsdk, and the package whose requests a recording has if an operator uses it."""
 _ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 
@@ -49,10 +57,20 @@ def unrecorded_calls(modules: Iterable[str]) -> tuple[str, ...]:
     first: dict[str, str] = {}
     for name in sorted(set(modules)):
         if (module := sys.modules.get(name)) is not None:
+            recorded = _recorded_clients(module)
             for function in _functions(module):
                 for label, place in _calls(function.__code__, function.__globals__):
-                    first.setdefault(label, place)
+                    if label not in recorded:
+                        first.setdefault(label, place)
     return tuple(f"{label} ({place})" for label, place in sorted(first.items()))
+
+
+def _recorded_clients(module: ModuleType) -> frozenset[str]:
+    """Return the labels of clients whose requests a module records."""
+    source, package = _RECORDED
+    values = list(vars(module).values())
+    is_used = any(source in (getattr(each, "__module__", ""), getattr(each, "__name__", "")) for each in values)
+    return frozenset({_requests_of(package)}) if is_used else frozenset()
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
@@ -95,4 +113,8 @@ def _label(value: Any) -> str:
         return label
     package = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     top = package.partition(".")[0] if isinstance(package, str) else ""
-    return f"requests of {top}" if top in _CLIENTS else ""
+    return _requests_of(top) if top in _CLIENTS else ""
+
+
+def _requests_of(package: str) -> str:
+    return f"requests of {package}"

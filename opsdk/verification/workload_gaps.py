@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from opsdk.engine.world.outcome import Outcome
+from opsdk.verification.absent_namespaces import AbsentNamespaces
 from opsdk.verification.generated import GeneratedRun
 from opsdk.verification.workload.values import ValueClass
 
@@ -24,10 +25,12 @@ class WorkloadGaps:
 
     Attributes:
         written: kinds for whose custom resources the operator wrote something.
+        absent_namespaces: that the operator writes into, and that nothing creates.
     """
 
     def __init__(self, kinds: Collection[str]) -> None:
         self.written: set[str] = set()
+        self.absent_namespaces = AbsentNamespaces()
         self._kinds = kinds
         self._refusals: dict[str, str] = {}
         self._accepted: set[str] = set()
@@ -42,6 +45,7 @@ class WorkloadGaps:
         if any(write.changed for write in outcome.writes):
             self.written.add(run.kind)
         self._restless.update(dict.fromkeys(outcome.restless))
+        self.absent_namespaces.note(outcome.writes)
         for number, step in enumerate(run.steps[:-1]):
             if step.action.refusal:
                 self._refusals.setdefault(run.kind, step.action.refusal)
@@ -56,12 +60,12 @@ class WorkloadGaps:
                 self._rests[run.kind] += 1
 
     def says_something(self, *, has_systems: bool) -> bool:
-        """Whether the operator did anything that the runs show.
+        """Whether the operator did anything that the runs show, and each of its writes had a place.
 
         Args:
             has_systems: it may change external systems only, which is not seen.
         """
-        return bool(self.written or (has_systems and self._accepted))
+        return bool(self.written or (has_systems and self._accepted)) and not self.absent_namespaces.names
 
     def advice(self) -> Iterator[str]:
         """Yield what to add, one sentence each."""
@@ -71,6 +75,7 @@ class WorkloadGaps:
                 f"the operator does not come to rest without a disturbance ({writes}): "
                 "let it compare what it would write with what exists"
             )
+        yield from self.absent_namespaces.texts("add it with --example")
         for kind in self._kinds:
             if kind in self._refusals and kind not in self._accepted:
                 yield f"the server refuses each generated {kind} ({self._refusals[kind]}): {_EXAMPLE}"

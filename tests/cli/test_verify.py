@@ -23,6 +23,7 @@ from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
 from opsdk.verification.generated_run import GeneratedSummary
+from opsdk.verification.guided_run import run_guided
 from opsdk.verification.life.run import check_life
 
 HEAD = """\
@@ -122,6 +123,15 @@ def test_a_correct_operator_survives(whole_project: Path, capsys: pytest.Capture
     assert "crash_after" in output
     assert "left out: lose_lease and take_over: the operator elects no leader; set leader_election in its" in output
     assert "0 bugs" in output.splitlines()[-1]
+
+
+def test_equal_runs_have_equal_transcripts(project: Path) -> None:
+    """Each byte that the operator receives is the same, also of the ConfigMaps that the cluster itself publishes."""
+    project.write_text(HEAD + GOOD)
+    verification = OperatorInputs(operator=project.name, operations=1).generated()
+    first, second = (run_guided(verification.declared, verification.workloads[0], seed=0) for _ in range(2))
+    assert first.transcript == second.transcript
+    assert b"GET /api/v1/configmaps?watch=true" in first.transcript
 
 
 def test_a_bug_is_shown_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,11 +296,16 @@ NEEDS = """\
     await ctx.client.get(ConfigMap, "settings", namespace=site.metadata.namespace)
     await ctx.apply(child)
 """
+ELSEWHERE = """\
+    child.metadata.namespace = "shop-system"
+    await ctx.apply(child, owner=None)
+"""
 THREADS = """\
     await asyncio.to_thread(sum, range(3))
     await ctx.apply(child)
 """
 PATTERN = 'text: str = ""', "text: Annotated[str, Meta({})]"
+ABSENT = "the operator writes into the namespace shop-system, which does not exist: add it with --example"
 RESTLESS = "the operator does not come to rest"
 MISSING = "the operator looks for ConfigMap default/settings, which nothing creates: add it with --example"
 NOTHING = "spec.text has no value that the schema admits"
@@ -303,6 +318,7 @@ NOTHING = "spec.text has no value that the schema admits"
         (BEATS, "", ["--exhaustive"], 1, RESTLESS),
         (NEEDS, "", [], 2, MISSING),
         pytest.param(NEEDS, "", ["--exhaustive"], 1, MISSING, marks=pytest.mark.slow),
+        (ELSEWHERE, "", [], 2, ABSENT),
         pytest.param(THREADS, "", [], 0, "Site: 1 operations", marks=pytest.mark.slow),
         (THREADS, "", ["--exhaustive"], 1, "the operator uses threads, which the copies of a process do not have"),
         (GOOD, "pattern='^[ab]{3}$', max_length=2", [], 1, NOTHING),

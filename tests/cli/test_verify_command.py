@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import foreign_operators
@@ -40,6 +41,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     schemaless = {**DEFINITION, "spec": {**DEFINITION["spec"], "versions": versions}}
     (tmp_path / "bare.yaml").write_text(yaml.safe_dump(bare))
     (tmp_path / "schemaless.yaml").write_text(yaml.safe_dump(schemaless))
+    unmet = deepcopy(DEFINITION)
+    spec = unmet["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rule = {"rule": "self.text.startsWith('licence-') && self.text.size() == 40"}
+    spec |= {"required": ["text"], "x-kubernetes-validations": [rule]}
+    (tmp_path / "unmet.yaml").write_text(yaml.safe_dump(unmet))
     (tmp_path / "site.yaml").write_text(yaml.safe_dump(SITE))
     (tmp_path / "workload.yaml").write_text(yaml.safe_dump({"steps": STEPS}))
     return tmp_path
@@ -85,6 +91,16 @@ def test_generated_custom_resources_need_no_workload(capsys: pytest.CaptureFixtu
     assert verify(Behaviour.GOOD, "--operations", "2", "--disturbances", "4") == 0
     output = capsys.readouterr().out
     assert "0 bugs" in output.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_namespace_that_nothing_creates_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the operator does there is not verified: the status is 1, also where all disturbances were survived."""
+    options = ["--workload", "workload.yaml", "--disturbances", "1", "--junit", "verify.xml"]
+    assert verify(Behaviour.ELSEWHERE, *options) == 1
+    sentence = "the operator writes into the namespace shop-system, which does not exist: apply it in the workload"
+    assert sentence in capsys.readouterr().out
+    assert sentence in Path("verify.xml").read_text()
 
 
 @pytest.mark.slow
@@ -152,6 +168,7 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> No
         (["--workload", "crd.yaml", "--crds", "site.yaml", "--", "cat"], "has no CustomResourceDefinition"),
         (["--crds", "bare.yaml", "--", "cat"], "sites.demo.opsdk.dev lacks spec.names.kind or spec.versions: add them"),
         (["--crds", "schemaless.yaml", "--", "cat"], "Site has no schema for version 'v1'"),
+        (["--crds", "unmet.yaml", "--", "cat"], "spec has no value that the schema admits"),
         (["--workload", "workload.yaml", "--", "no-such-manager"], "no-such-manager is not a program"),
         (["--workload", "workload.yaml", "--check", "pods: self.", "--", "cat"], "--check is 'pods: self.'"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -89,8 +89,8 @@ class CorpusCase:
     pattern: str
     report: str
     cause: str
-    broken: Callable[[], Operator]
-    repaired: Callable[[], Operator]
+    broken: partial[Operator]
+    repaired: partial[Operator]
     kinds: Sequence[type[Any]]
     actions: Sequence[Action]
     check: Action
@@ -104,6 +104,11 @@ class CorpusCase:
     def project(self) -> str:
         """The operator of the study."""
         return self.name.rpartition("-")[0]
+
+    @property
+    def operator(self) -> tuple[Any, ...]:
+        """What creates the operator: two reports with one cause have one operator, and count once."""
+        return self.broken.func, *self.broken.args
 
     @property
     def workload(self) -> Sequence[WorkloadStep]:
@@ -129,3 +134,11 @@ class CorpusCase:
             replicas=self.replicas,
             settle=60.0,
         )
+
+
+def distinct(cases: Iterable[CorpusCase]) -> list[CorpusCase]:
+    """Return the first case of each operator."""
+    first: dict[tuple[Any, ...], CorpusCase] = {}
+    for case in cases:
+        first.setdefault(case.operator, case)
+    return list(first.values())

@@ -47,6 +47,38 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         return f"{'not found' if self.complete else 'not complete'}, {self.states:,} states, {self.seconds:.1f} s"
 
 
+class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What ``opsdk verify`` with its defaults shows of an operator and of its twin, from the declaration alone.
+
+    Attributes:
+        reported: the oracles and disturbances of the bugs that it reports of the broken operator, each once.
+        status: of the command.
+        seconds: of CPU for it.
+        twin_reported: the same of the twin; None if it was not run.
+        twin_texts: the first difference of each report of the twin.
+        twin_status: of the command for the twin.
+        twin_seconds: of CPU for it.
+    """
+
+    reported: Sequence[str] = ()
+    status: int
+    seconds: float
+    twin_reported: Sequence[str] | None = None
+    twin_texts: Sequence[str] = ()
+    twin_status: int = 0
+    twin_seconds: float = 0.0
+
+    @property
+    def found_by(self) -> str:
+        """The first oracle or disturbance that reports the broken operator and not the twin; empty without one."""
+        if self.twin_reported is None:
+            return ""
+        return next((each for each in self.reported if each not in self.twin_reported), "")
+
+    def __str__(self) -> str:
+        return f"{self.found_by or 'not found'}, {self.seconds:.0f} s"
+
+
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was measured of one case.
 
@@ -67,6 +99,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         generated_seconds: of CPU for the search, and for that in the twin.
         generated_alarms: what they showed of the twin.
         exhaustive: what exhaustive search showed; None if it was not tried.
+        declared: what the command showed from the declaration alone; None if it was not tried.
     """
 
     name: str
@@ -84,18 +117,20 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     generated_seconds: tuple[float, float] = (0.0, 0.0)
     generated_alarms: Sequence[str] = ()
     exhaustive: ExhaustiveResult | None = None
+    declared: DeclaredResult | None = None
 
     @property
     def alarms(self) -> int:
         """The number of false alarms."""
         in_schedules = self.exhaustive is not None and self.exhaustive.is_alarm
-        return len(self.false_alarms) + len(self.generated_alarms) + in_schedules
+        by_declaration = 0 if self.declared is None else len(self.declared.twin_texts)
+        return len(self.false_alarms) + len(self.generated_alarms) + by_declaration + in_schedules
 
     @property
     def generated_text(self) -> str:
         """What generated custom resources found, for a table."""
         if self.generated in ("", "-"):
-            return "not found" if self.generated else "-"
+            return "not found" if self.generated else ""
         return f"{self.generated}, {self.generated_seconds[0]:.1f} s"
 
 

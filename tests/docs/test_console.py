@@ -17,6 +17,7 @@ import pytest
 from command_lines import unknown_words, words_of
 from documentation import DOCS, PAGES, ROOT, Command, blocks, commands, matches, name_of
 from etcd_cluster import progress_flag
+from foreign_operators import DEFINITION
 from processes import until
 
 from opsdk.builder.flags import parse_flags
@@ -167,6 +168,39 @@ def make_shop(shell: Shell) -> None:
     shell.run("sed s/demo.opsdk.dev/cert-manager.io/ config/crd/other.yaml | kubectl apply -f -")
 
 
+MANAGER = """\
+#!{python}
+import argparse, sys
+sys.path.insert(0, {support!r})
+from foreign_operators import main
+parser = argparse.ArgumentParser()
+parser.add_argument("--metrics-bind-address", required=True)
+parser.add_argument("--health-probe-bind-address", type=lambda text: int(text.removeprefix(":")))
+parser.parse_args()
+sys.exit(main(["good"]))
+"""
+"""A program with the flags of a manager that kubebuilder makes."""
+
+
+def make_kubebuilder(shell: Shell) -> None:
+    """The files of a project of kubebuilder, and a program ``go`` that builds a manager without a compiler."""
+    bases, samples = shell.folder / "config/crd/bases", shell.folder / "config/samples"
+    bases.mkdir(parents=True)
+    samples.mkdir(parents=True)
+    (bases / "demo.opsdk.dev_sites.yaml").write_text(json.dumps(DEFINITION))
+    metadata = {"name": "a", "namespace": "default"}
+    site = {"apiVersion": "demo.opsdk.dev/v1", "kind": "Site", "metadata": metadata, "spec": {"text": "one"}}
+    (samples / "demo_v1_site.yaml").write_text(json.dumps(site))
+    support = str(ROOT / "tests/support")
+    (shell.folder / "manager").write_text(MANAGER.format(python=sys.executable, support=support))
+    programs = shell.folder / "programs"
+    programs.mkdir()
+    go = programs / "go"
+    go.write_text("#!/bin/sh\nmkdir -p bin && cp manager bin/manager && chmod +x bin/manager\n")
+    go.chmod(0o755)
+    shell.environment["PATH"] = f"{programs}{os.pathsep}{shell.environment['PATH']}"
+
+
 def make_finalizers(shell: Shell) -> None:
     """An object with the finalizer of a program that is gone."""
     shell.run("kubectl create configmap dns")
@@ -210,6 +244,7 @@ PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/howto/lifecycles.md": make_finalizers,
     "docs/howto/read-a-plan.md": make_repository,
     "docs/howto/verify.md": make_greeter,
+    "docs/howto/verify-kubebuilder.md": make_kubebuilder,
     "docs/rbac.md": make_nothing,
     "docs/simulation.md": make_nothing,
 }

@@ -80,6 +80,7 @@ PROGRAMS = frozenset(
         "cd",
         "cp",
         "export",
+        "go",
         "make",
         "podman",
         "kill",

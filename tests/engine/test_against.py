@@ -301,6 +301,76 @@ def _environment(folder: Path, source: str = GREETER) -> str:
     return "../old"
 
 
+FAKE_DOCKER = """#!/bin/sh
+echo "$@" >> {calls}
+case "$1 $2" in
+"run --rm")
+  [ "$7" = shop:1.0 ] || {{ echo "no such image" >&2; exit 125; }}
+  shift 7; cd {files} && exec {python} "$@" ;;
+"create shop:1.0") echo 4c01db0b339c ;;
+"cp 4c01db0b339c:"*) cp -r "${{2#*:}}" "$3" ;;
+"rm 4c01db0b339c") ;;
+*) exit 9 ;;
+esac
+"""
+"""A docker with one image, whose files are in a folder."""
+
+
+def _image(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder.mkdir()
+    (folder / f"{MODULE}.py").write_text(GREETER)
+    docker = folder.parent / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(FAKE_DOCKER.format(calls=folder.parent / "calls", files=folder, python=sys.executable))
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}{os.pathsep}{os.environ['PATH']}")
+    return "image:shop:1.0"
+
+
+@pytest.mark.slow
+def test_an_image_is_planned(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module is copied out of a container, which is removed; no code of it runs in the container."""
+    done = _opsdk_plan(project, _image(tmp_path / "old", monkeypatch), "-f", "../greeting.yaml")
+    assert done.returncode == 2, done.stderr
+    assert "data.text: 'Hello World!' -> 'Good morning World!'" in done.stdout
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [line.split()[0] for line in calls if line and line.split()[0] in ("run", "create", "cp", "rm")] == [
+        "run", "create", "cp", "rm",
+    ]  # fmt: skip
+    assert "--network none" in calls[0]
+
+
+@pytest.mark.parametrize(
+    ("image", "files", "message"),
+    [
+        ("image:shop:2.0", [f"{MODULE}.py"], "the image does not run its python: it ended with status 125"),
+        ("image:shop:1.0", [], f"the image has no module {MODULE}: name another operator"),
+        ("image:--privileged", [f"{MODULE}.py"], "there is no such image: write image:NAME:TAG"),
+    ],
+)
+def test_an_image_that_cannot_be_planned_is_an_error(
+    project: Path, *, image: str, files: list[str], message: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The message says what is missing; nothing is an option of docker."""
+    old = project.parent / "old"
+    _image(old, monkeypatch)
+    for file in old.iterdir():
+        if file.name not in files:
+            file.unlink()
+    assert main(["plan", "--snapshot", "../empty.snapshot", "--against", image]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_image_needs_docker_or_podman(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names them, and the other way."""
+    monkeypatch.setenv("PATH", str(project))
+    assert main(["plan", "--snapshot", "../empty.snapshot", "--against", "image:shop:1.0"]) == 1
+    assert "neither docker nor podman is installed: install one, or name a wheel" in capsys.readouterr().err
+
+
 def _git(folder: Path, *words: str) -> None:
     identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.com"]
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, timeout=60)

@@ -17,6 +17,8 @@ PROGRAMS = {
     "import time\nclass A:\n  @staticmethod\n  def f(): return time.time()": ["time.time"],
     "import httpx\nclass A:\n  async def f(self):\n    return httpx.AsyncClient()": ["requests of httpx"],
     "from httpx import AsyncClient\nasync def f(): return AsyncClient()": ["requests of httpx"],
+    "import httpx\nfrom opsdk.recording.httpx_transport import RecordedTransport\n"
+    "async def f():\n  return httpx.AsyncClient(transport=RecordedTransport(name='dns'))": [],
     "import asyncio\nasync def f(): await asyncio.to_thread(print)": ["asyncio.to_thread"],
     "from datetime import datetime\ndef f(ctx): return datetime.fromisoformat(ctx.now.isoformat())": [],
     "import secrets, random, time\ndef f(): time.monotonic(); random.random(); return secrets.token_hex()": [],

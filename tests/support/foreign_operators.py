@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +35,7 @@ CONFIG_MAP = unstructured_kind("v1", "ConfigMap")
 SECRET = unstructured_kind("v1", "Secret")
 FINALIZER = "demo.opsdk.dev/foreign"
 NAMESPACE = "default"
+ELSEWHERE = "shop-system"
 DEFINITION: JsonObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -89,6 +90,8 @@ class Behaviour(StrEnum):
     """It needs a Secret."""
     SLOW = "slow"
     """It needs 20 seconds between its first request and its first watch."""
+    ELSEWHERE = "elsewhere"
+    """It also writes into a namespace of its own, and goes on when that fails."""
 
 
 async def operate(config: RestConfig, behaviour: Behaviour) -> int:
@@ -143,6 +146,9 @@ async def _reconcile(client: Client, site: Unstructured, behaviour: Behaviour) -
         await client.patch(site, merge_patch({"metadata": {"finalizers": [FINALIZER]}}))
         return
     text = site["spec"].get("text", "")
+    if behaviour is Behaviour.ELSEWHERE:
+        with suppress(OpsdkError):
+            await client.apply(_config_map(metadata.name, text, ELSEWHERE), field_owner="foreign", force=True)
     if behaviour is Behaviour.STATUS_FIRST:
         if (site.get("status") or {}).get("text") == text:
             return
@@ -164,8 +170,8 @@ async def _finalize(client: Client, site: Unstructured, behaviour: Behaviour) ->
         await client.patch(site, merge_patch({"metadata": {"finalizers": None}}))
 
 
-def _config_map(name: str, text: str) -> Unstructured:
-    tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+def _config_map(name: str, text: str, namespace: str = NAMESPACE) -> Unstructured:
+    tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
     return Unstructured.from_tree({**tree, "data": {"text": text}})
 
 

@@ -150,6 +150,16 @@ def test_server_decides() -> None:
     ]
 
 
+def test_thousands_of_fields_take_one_sentence_for_each_reason() -> None:
+    """Their number and the first ones are named, with what left them out."""
+    many = definition("Gate", {"properties": {f"field{number}": STRING for number in range(4_000)}})
+    workload = generate_workload(many, options=WorkloadOptions(operations=5))
+    sentences = list(workload.left_out())
+    assert len(workload.unchanged) > 3_900
+    assert len(sentences) < 5
+    assert f" and {len(workload.unchanged) - 5:,} more fields: the budget of 5 operations ended" in "".join(sentences)
+
+
 # ------------------------------------------------------------------ examples
 def test_examples_come_first() -> None:
     """The first example is created, the others replace it under its name, and their values are tried."""

@@ -38,7 +38,10 @@ AllowUnseen = Annotated[
 
 # ------------------------------------------------------------------ the other version
 Against = Annotated[
-    str, typer.Option(metavar="VERSION", help="print what differs from a checkout, wheel, environment, or git:REVISION")
+    str,
+    typer.Option(
+        metavar="VERSION", help="print what differs from a checkout, wheel, environment, git:REVISION or image:NAME"
+    ),
 ]
 AgainstTimeout = Annotated[
     float, typer.Option(metavar="SECONDS", min=1, help="time limit of each run of the other version")

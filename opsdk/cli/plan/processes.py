@@ -102,7 +102,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """In the block, SIGTERM ends the process as Ctrl-C does: programs are killed, temporary folders go away."""
+    """In the block, SIGTERM ends the process as Ctrl-C does: programs are killed, temporary folders go away.
+
+    As Ctrl-C, it raises where the process is: nothing else ends an operator that computes without an await, or a wait
+    for another program. Code whose awaits are its own cancels its task instead, as ``opsdk verify -- COMMAND`` does.
+    """
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread can set handlers.
         yield

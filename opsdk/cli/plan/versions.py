@@ -1,4 +1,4 @@
-"""The other version of ``opsdk plan --against``: a checkout, a wheel, a virtual environment, or a git revision."""
+"""The other version of ``opsdk plan --against``: a checkout, a wheel, an image, an environment, or a revision."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from typing import Final
 
 import msgspec
 
+from opsdk.cli.plan.images import copy_package
 from opsdk.cli.plan.processes import FinishedProgram, OtherVersionError, run_program
 from opsdk.cli.project import Project, find_project
 
 __all__ = ["OtherVersion", "VersionRequest", "find_version"]
 
 _GIT: Final = "git:"
+_IMAGE: Final = "image:"
 _PYTHONS: Final = ("bin/python", "Scripts/python.exe")
 _PROBE: Final = """
 import importlib.util, json, sys
@@ -109,7 +111,7 @@ def find_version(request: VersionRequest, temporary: Path) -> OtherVersion:
 
     Args:
         request: of the user.
-        temporary: an empty folder, for a git revision's files or a wheel's.
+        temporary: an empty folder, for the files of a git revision, a wheel or an image.
 
     Raises:
         OtherVersionError: it does not exist, cannot be prepared, has no ``opsdk plan``, or imports this version.
@@ -118,11 +120,14 @@ def find_version(request: VersionRequest, temporary: Path) -> OtherVersion:
     path = Path(version)
     if version.startswith(_GIT):
         return _of_revision(request, temporary)
+    if version.startswith(_IMAGE):
+        return _of_image(request, temporary)
     if path.suffix == ".whl" and path.is_file():
         return _of_wheel(request, path.absolute(), temporary)
     if not path.is_dir():
         raise OtherVersionError(
-            "there is no such folder or wheel: name a checkout, a virtual environment, a .whl file, or git:REVISION"
+            "there is no such folder or wheel: name a checkout, a virtual environment, a .whl file, git:REVISION, or "
+            "image:NAME"
         )
     for name in _PYTHONS:
         # A link whose target is missing is named later, when it does not start.
@@ -208,12 +213,27 @@ def _git(
 # ------------------------------------------------------------------ wheels and environments
 def _of_wheel(request: VersionRequest, wheel: Path, temporary: Path) -> OtherVersion:
     """Return the version of a wheel, installed into a temporary folder without what it depends on."""
-    target, reference = temporary / "wheel", _installed_reference(request)
+    target = temporary / "wheel"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-index", "--no-deps", "--target", str(target), str(wheel)]
     finished = run_program(command, folder=temporary, timeout=request.timeout)
     if finished.status:
         raise OtherVersionError(f"pip does not install the wheel: {finished.reason}")
+    return _of_packages(request, target, temporary, "wheel")
+
+
+def _of_image(request: VersionRequest, temporary: Path) -> OtherVersion:
+    """Return the version of a container image: its package, copied into a temporary folder."""
+    target, image = temporary / "image", request.version.removeprefix(_IMAGE)
+    package = _installed_reference(request).partition(":")[0].partition(".")[0]
+    target.mkdir()
+    copy_package(image, package, target, timeout=request.timeout)
+    return _of_packages(request, target, temporary, "image")
+
+
+def _of_packages(request: VersionRequest, target: Path, temporary: Path, source: str) -> OtherVersion:
+    """Return the version in a folder with packages, which uses what this environment has besides."""
+    reference = _installed_reference(request)
     other = OtherVersion(
         name=request.version,
         python=Path(sys.executable),
@@ -224,7 +244,7 @@ def _of_wheel(request: VersionRequest, wheel: Path, temporary: Path) -> OtherVer
     places = _probed(request, other)
     if not all(place.is_relative_to(target.resolve()) for place in places):
         raise OtherVersionError(
-            f"the wheel does not have the module of {other.reference}; it is imported from {places[0]}"
+            f"the {source} does not have the module of {other.reference}; it is imported from {places[0]}"
         )
     return other
 

@@ -17,6 +17,7 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.replay.run import PlaceKind, ReplayOutcome, ReplayPlace
 from opsdk.engine.replay.timeline import Timeline, describe
 from opsdk.recording.loop import EPOCH
+from opsdk.recording.unrecorded import UNRECORDED_ADVICE
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = [
@@ -68,7 +69,7 @@ def differences_of(timeline: Timeline, code: str) -> Iterator[str]:
     if began.code and code and began.code != code:
         yield "recorded with other code of the operator: requests may differ"
     if began.unrecorded:
-        yield f"not in the recording, so requests may differ: {', '.join(began.unrecorded)}"
+        yield f"not in the recording, so requests may differ: {', '.join(began.unrecorded)}; {UNRECORDED_ADVICE}"
     if timeline.problem:
         yield timeline.problem
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.engine.comment import Block, comment_lines, prose
 from opsdk.engine.plan_text import StyledLine, value_text
 from opsdk.engine.recording import RefusedRequest
 from opsdk.engine.snapshot import Unseen
@@ -159,24 +160,26 @@ def _problems(outcome: ShadowOutcome) -> Iterator[StyledLine]:
         yield StyledLine(f"Not seen: {unseen}", "red" if unseen in outcome.blind else "")
 
 
-def markdown_lines(outcome: ShadowOutcome) -> Iterator[str]:
-    """Yield the lines of a comment for a pull request."""
-    yield f"### {outcome.operator} in the shadow of its leader"
-    yield ""
-    yield f"**{summary_of(outcome)}**"
-    if outcome.disagreements:
-        yield ""
-        yield "| object | field | leader | this version | |"
-        yield "| --- | --- | --- | --- | --- |"
-    for each in outcome.disagreements:
-        leader, shadow = (_cell(_side_text(value, each)) for value in (each.leader, each.shadow))
-        yield f"| {each.subject} | {_cell(each.path)} | {leader} | {shadow} | {_DECIDED[tuple(each.decided)]} |"
-    problems = list(_problems(outcome))
-    if problems:
-        yield ""
-    for line in problems:
-        yield f"- {line.text}"
+def markdown_lines(outcome: ShadowOutcome) -> list[str]:
+    """Return the lines of a comment for a pull request."""
+    title = [f"### {outcome.operator} in the shadow of its leader", "", f"**{prose(summary_of(outcome))}**"]
+    problems = [[f"- {prose(line.text)}"] for line in _problems(outcome)]
+    blocks = [
+        Block(
+            head=["", "| object | field | leader | this version | |", "| --- | --- | --- | --- | --- |"],
+            chunks=[[_row(each)] for each in outcome.disagreements],
+            noun="field",
+            rank=1,
+        ),
+        Block(head=[""], chunks=problems, noun="problem"),
+    ]
+    return comment_lines(title, blocks, whole="opsdk plan --shadow --output json")
+
+
+def _row(each: Disagreement) -> str:
+    leader, shadow = (_cell(_side_text(value, each)) for value in (each.leader, each.shadow))
+    return f"| {each.subject} | {_cell(each.path)} | {leader} | {shadow} | {_DECIDED[tuple(each.decided)]} |"
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return prose(text).replace("|", "\\|")

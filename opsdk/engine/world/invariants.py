@@ -97,12 +97,17 @@ def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
     return list(problems)
 
 
+def _is_unrest(exchange: Exchange) -> bool:
+    """Whether a request at rest is a write that may change an object. A deletion of an absent object never does."""
+    return changes_state(exchange) and (exchange.method, exchange.status) != ("DELETE", 404)
+
+
 def restart_violations(exchanges: Iterable[Exchange]) -> list[str]:
     """Return the writes of replicas that were restarted when every object had what it needs."""
     problems = [
         f"restart: {e.client} sent {e.method} {e.path} after a restart: each reconcile changes the object again"
         for e in exchanges
-        if changes_state(e)
+        if _is_unrest(e)
     ]
     return problems[:5]
 
@@ -112,7 +117,7 @@ def calm_violations(exchanges: Sequence[Exchange], seconds: float) -> list[str]:
     problems = [
         f"calm: {e.client} sent {e.method} {e.path} at {e.time:.3f} s, when nothing had changed for a while"
         for e in exchanges
-        if changes_state(e)
+        if _is_unrest(e)
     ]
     reads = [e for e in exchanges if not e.is_write]
     if len(reads) > _HOT_REQUESTS * seconds:

@@ -168,7 +168,7 @@ class CommandOperator:
         await self._tasks.aclose()
         for process in self._processes:
             process.kill()
-        # SIGTERM may raise between the start of a process and its entry in the list.
+        # A start may be cancelled between the start of a process and its entry in the list.
         _kill_all(self._kubeconfig)
         for process in self._processes:
             await process.wait()

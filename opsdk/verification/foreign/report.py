@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.structured_merge.value import JsonObject
+from opsdk.verification.absent_namespaces import AbsentNamespaces
 from opsdk.verification.disturbances import NOTHING_ATTACKED, DisturbanceKind, by_kind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
 from opsdk.verification.reference_run import uncompared_text
 
-__all__ = ["ForeignBrokenRun", "ForeignSummary", "missing_text"]
+__all__ = ["APPLY_IT", "ForeignBrokenRun", "ForeignSummary", "missing_text"]
 
+APPLY_IT: Final = "apply it in the workload"
+"""What to do about an object that the operator needs."""
 _MAX_SHOWN: Final = 5
 
 
@@ -66,7 +69,7 @@ class ForeignBrokenRun:
 
 def missing_text(path: str) -> str:
     """Return the sentence about an object that nothing creates, and what to add."""
-    return f"the operator looks for {path}, which nothing creates: apply it in the workload"
+    return f"the operator looks for {path}, which nothing creates: {APPLY_IT}"
 
 
 def _sort(violation: str) -> str:
@@ -97,6 +100,8 @@ class ForeignSummary:
         omitted_workloads: number of workloads for which there was no time.
         unserved: paths of kinds that are not served.
         missing: paths of objects that the operator looks for, and that nothing creates.
+        absent_namespaces: that the operator writes into, and that nothing creates.
+        left_out: what the generated workloads do not change, one sentence each.
         uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
         seconds: of real time.
         broken: what the operator does not survive, each sort once.
@@ -111,6 +116,8 @@ class ForeignSummary:
     omitted_workloads: int = 0
     unserved: dict[str, None] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
+    absent_namespaces: AbsentNamespaces = field(default_factory=AbsentNamespaces)
+    left_out: Sequence[str] = ()
     uncompared: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
     broken: list[ForeignBrokenRun] = field(default_factory=list)
@@ -150,6 +157,8 @@ class ForeignSummary:
         for path in self.unserved:
             yield f"not served: {path}; if the operator needs it, pass its definition with --crds"
         yield from map(missing_text, self.missing)
+        yield from self.absent_namespaces.texts(APPLY_IT)
+        yield from self.left_out
         if self.uncompared:
             yield uncompared_text(self.uncompared)
         if self.unreached:
@@ -185,6 +194,8 @@ class ForeignSummary:
             "unrepeated": self.unrepeated,
             "unserved": list(self.unserved),
             "missing": list(self.missing),
+            "absent_namespaces": self.absent_namespaces.names,
+            "left_out": list(self.left_out),
             "uncompared": list(self.uncompared),
             "seconds": round(self.seconds, 1),
         }

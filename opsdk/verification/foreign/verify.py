@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from opsdk.verification.absent_namespaces import AbsentNamespaces
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind, most_different
 from opsdk.verification.foreign.errors import ForeignOperatorError
 from opsdk.verification.foreign.places import ForeignDisturbance, pasts, placed_disturbances
-from opsdk.verification.foreign.report import ForeignBrokenRun, ForeignSummary, missing_text
+from opsdk.verification.foreign.report import APPLY_IT, ForeignBrokenRun, ForeignSummary, missing_text
 from opsdk.verification.foreign.run import ForeignOutcome, ForeignReference, ForeignSubject, reference_of, run_foreign
 from opsdk.verification.foreign.workload import UserWorkload
 from opsdk.verification.reference_run import uncompared_names
@@ -96,11 +97,12 @@ class ForeignVerification:
             self._subject = replace(self._subject, watches=False)
         self.summary.unserved.update(dict.fromkeys(first.unserved))
         self.summary.missing.update(dict.fromkeys(first.missing))
+        self.summary.absent_namespaces.note(first.writes)
         if first.violations:
             self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=first))
             return None
         if not any(write.changed for write in first.writes):
-            raise ForeignOperatorError(_idle_text(workload, first))
+            raise ForeignOperatorError(_idle_text(workload, first, self.summary.absent_namespaces))
         second = await run_foreign(self._subject, workload)
         if second.violations:
             self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
@@ -171,9 +173,10 @@ class ForeignVerification:
             self.summary.broken.append(run)
 
 
-def _idle_text(workload: UserWorkload, outcome: ForeignOutcome) -> str:
+def _idle_text(workload: UserWorkload, outcome: ForeignOutcome, absent: AbsentNamespaces) -> str:
     unserved = "".join(f"\n  not served: {path}; pass its definition with --crds" for path in outcome.unserved)
     unserved += "".join(f"\n  {missing_text(path)}" for path in outcome.missing)
+    unserved += "".join(f"\n  {text}" for text in absent.texts(APPLY_IT))
     lines = "".join(f"\n  {line}" for line in outcome.log)
     return (
         f"the operator wrote nothing while {workload.name} ran: apply an object that it handles, or raise --quiet "

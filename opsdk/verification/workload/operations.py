@@ -15,6 +15,7 @@ from opsdk.verification.workload.values import ABSENT, ValueClass
 
 PER_WORKLOAD: Final = 3
 """Operations of one run. Each place of a run is disturbed, so short ones show which operation it needs."""
+_MAX_SHOWN: Final = 5
 
 
 class OperationKind(Enum):
@@ -110,6 +111,17 @@ class GeneratedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[ReferencedObject, ...] = ()
     cut: tuple[str, ...] = ()
     complete: bool = True
+
+    def left_out(self) -> Iterator[str]:
+        """Yield what is left out, one sentence for each reason: a kind may have thousands of fields."""
+        yield from self.cut
+        fields: dict[str, list[str]] = {}
+        for each in self.unchanged:
+            fields.setdefault(each.reason, []).append(str(field_path(each.path)))
+        for reason, paths in fields.items():
+            rest = len(paths) - _MAX_SHOWN
+            more = f" and {rest:,} more fields" if rest > 0 else ""
+            yield f"not changed: {', '.join(paths[:_MAX_SHOWN])}{more}: {reason}"
 
     def short_runs(self, count: int = PER_WORKLOAD) -> Iterator[Sequence[Operation]]:
         """Yield a few operations at a time. What the server refuses is left out: it changes nothing.

@@ -21,6 +21,7 @@ from tests.corpus.sieve.kit import (
     assert_names,
     changing,
     child,
+    children,
     claim,
     claim_of,
     cleaned_up,
@@ -28,6 +29,7 @@ from tests.corpus.sieve.kit import (
     creating,
     delete_child,
     delete_cluster,
+    key_of,
     live_cluster,
     member,
     members,
@@ -47,7 +49,7 @@ from tests.corpus.sieve.kit import (
 async def cass_operator_1023(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates the keystore of the nodes only when it creates that of the authority."""
     for suffix in ("ca-keystore", "node-keystore"):
-        existing = await child(ctx, Secret, suffix)
+        existing = await child(cluster, ctx, Secret, suffix)
         if existing is None:
             await ctx.apply(secret(cluster, suffix))
         elif not repaired:
@@ -57,8 +59,8 @@ async def cass_operator_1023(cluster: Cluster, ctx: Context, *, repaired: bool) 
 @reconciled(owns=[Secret])
 async def _certificates_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates the internal certificate only when the external one is missing."""
-    external = await child(ctx, Secret, "ssl")
-    internal = await child(ctx, Secret, "ssl-internal")
+    external = await child(cluster, ctx, Secret, "ssl")
+    internal = await child(cluster, ctx, Secret, "ssl-internal")
     if external is None or (repaired and internal is None):
         await ctx.apply(secret(cluster, "ssl"))
         await ctx.apply(secret(cluster, "ssl-internal"))
@@ -68,8 +70,8 @@ async def _certificates_operator(cluster: Cluster, ctx: Context, *, repaired: bo
 async def _cert_manager_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Requests both certificates of cert-manager only when the first request is missing."""
     for suffix in ("ssl", "ssl-internal"):
-        name = f"{NAME}-{suffix}"
-        if await child(ctx, Certificate, suffix) is not None and not repaired:
+        name = f"{cluster.metadata.name}-{suffix}"
+        if await child(cluster, ctx, Certificate, suffix) is not None and not repaired:
             return
         await ctx.apply(Certificate(metadata=meta(cluster, name), spec=CertificateSpec(secret_name=name)))
 
@@ -78,11 +80,11 @@ async def _cert_manager_operator(cluster: Cluster, ctx: Context, *, repaired: bo
 @reconciled(owns=[Pod, ConfigMap])
 async def cass_operator_1362(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Labels a node as starting before it starts it, and never starts a node with this label."""
-    pod = await child(ctx, Pod, "0")
+    pod = await child(cluster, ctx, Pod, "0")
     if pod is None:
         await ctx.client.create(_owned(cluster, member(cluster, 0, labels={"node-state": "Ready-to-Start"})))
         return
-    process = await child(ctx, ConfigMap, "process")
+    process = await child(cluster, ctx, ConfigMap, "process")
     if pod.metadata.labels["node-state"] == "Ready-to-Start":
         await ctx.client.patch(pod, merge_patch({"metadata": {"labels": {"node-state": "Starting"}}}))
     elif not repaired or process is not None:
@@ -100,18 +102,18 @@ def _owned(cluster: Cluster, pod: Pod) -> Pod:
 async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Writes the state of a decommission at the end of the pass, after the member was removed."""
     desired, last = cluster.spec.replicas, cluster.status.operation if cluster.status else ""
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
     current = desired if existing is None else existing.spec.replicas or 0
     if repaired and (desired < current or last == "Finalizing"):
         await note(cluster, ctx, operation="Finalizing")
         await ctx.apply(stateful_set(cluster, replicas=desired))
-        for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE):
+        for each in await children(cluster, ctx, PersistentVolumeClaim):
             if ordinal_of(each) >= desired:
                 await ctx.client.delete(each, missing_ok=True)
         await note(cluster, ctx, operation="Done")
     elif last == "Finalizing":
-        surplus = f"data-{NAME}-{current}"
-        await ctx.client.delete(PersistentVolumeClaim, surplus, namespace=NAMESPACE, missing_ok=True)
+        surplus = f"data-{cluster.metadata.name}-{current}"
+        await ctx.client.delete(PersistentVolumeClaim, surplus, namespace=cluster.metadata.namespace, missing_ok=True)
         await note(cluster, ctx, operation="Done")
     elif desired < current:
         await ctx.apply(stateful_set(cluster, replicas=current - 1))
@@ -128,13 +130,13 @@ async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
 async def nifikop_49(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Stores new settings first, and then that the node needs a restart because of them."""
     await ctx.apply(member(cluster, 0, labels={"config": cluster.spec.config} if repaired else None))
-    existing = await child(ctx, ConfigMap, "config")
+    existing = await child(cluster, ctx, ConfigMap, "config")
     if existing is not None and existing.data["config"] != cluster.spec.config and not repaired:
         await ctx.apply(config_map(cluster, "config", config=cluster.spec.config))
         await note(cluster, ctx, config="OutOfSync")
     await ctx.apply(config_map(cluster, "config", config=cluster.spec.config))
     if cluster.status is not None and cluster.status.config == "OutOfSync":
-        await delete_child(ctx, Pod, "0")
+        await delete_child(cluster, ctx, Pod, "0")
         await note(cluster, ctx, config="InSync")
 
 
@@ -143,15 +145,15 @@ async def nifikop_79(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Notes that a node was added after it created the node's pod, and never again if the pod exists."""
     nodes = dict(cluster.status.nodes) if cluster.status else {}
     for ordinal in range(cluster.spec.replicas):
-        name = f"{NAME}-{ordinal}"
-        existing = await child(ctx, Pod, ordinal)
+        name = f"{cluster.metadata.name}-{ordinal}"
+        existing = await child(cluster, ctx, Pod, ordinal)
         if existing is None:
             await ctx.apply(member(cluster, ordinal))
         if existing is None or (repaired and name not in nodes):
             nodes[name] = "GracefulUpscaleSucceeded"
     for name, state in list(nodes.items()):
         if int(name.rpartition("-")[2]) >= cluster.spec.replicas and state == "GracefulUpscaleSucceeded":
-            await ctx.client.delete(Pod, name, namespace=NAMESPACE, missing_ok=True)
+            await ctx.client.delete(Pod, name, namespace=cluster.metadata.namespace, missing_ok=True)
             del nodes[name]
     await note(cluster, ctx, nodes=nodes)
 
@@ -161,8 +163,8 @@ async def nifikop_79(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
 async def rabbitmq_operator_782(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Compares the new size with that of the StatefulSet, which it deletes before it resizes the claims."""
     size = str(cluster.spec.storage)
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
-    current = await claim_of(ctx, 0)
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
+    current = await claim_of(cluster, ctx, 0)
     is_resized = existing is not None and existing.metadata.annotations["storage"] != size
     if existing is not None and is_resized:
         await ctx.client.delete(existing, missing_ok=True)
@@ -176,12 +178,12 @@ async def rabbitmq_operator_782(cluster: Cluster, ctx: Context, *, repaired: boo
 @cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS], elected=False)
 async def xtradb_operator_979(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claims after the StatefulSet, and takes a missing StatefulSet for the end of the clean-up."""
-    existing = await child(ctx, StatefulSet, "pxc")
+    existing = await child(cluster, ctx, StatefulSet, "pxc")
     if existing is None and not repaired:
         return
     if existing is not None:
         await ctx.client.delete(existing, missing_ok=True)
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE):
+    for each in await children(cluster, ctx, PersistentVolumeClaim):
         await ctx.client.delete(each, missing_ok=True)
 
 

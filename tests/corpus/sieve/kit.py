@@ -152,7 +152,12 @@ def cleaned_up(apply: Reconciler, *, elected: bool = True, **declared: Any) -> C
 def cluster_of(obj: Any) -> list[Request]:
     """Return the request for the cluster of a labelled object."""
     name = obj.metadata.labels.get(CLUSTER_LABEL)
-    return [Request(NAMESPACE, name)] if name else []
+    return [Request(obj.metadata.namespace, name)] if name else []
+
+
+def key_of(cluster: Cluster) -> ObjectKey:
+    """Return the key of a cluster, and of those of its children that have its name."""
+    return ObjectKey(cluster.metadata.namespace, cluster.metadata.name)
 
 
 CLAIMS: Final = WatchSpec(kind=PersistentVolumeClaim, handler=cluster_of)
@@ -161,7 +166,7 @@ PODS: Final = WatchSpec(kind=Pod, handler=cluster_of)
 
 async def is_current(cluster: Cluster, ctx: Context) -> bool:
     """Whether the server still has this state of the cluster: for use before a change that cannot be undone."""
-    current = await ctx.client.get_or_none(Cluster, KEY, uncached=True)
+    current = await ctx.client.get_or_none(Cluster, key_of(cluster), uncached=True)
     return (
         current is not None
         and current.metadata.uid == cluster.metadata.uid
@@ -173,7 +178,7 @@ async def is_current(cluster: Cluster, ctx: Context) -> bool:
 def meta(cluster: Cluster, name: str, *, labels: Mapping[str, str] | None = None) -> ObjectMeta:
     """Return the metadata of a child."""
     owned = {CLUSTER_LABEL: cluster.metadata.name, UID_LABEL: cluster.metadata.uid}
-    return ObjectMeta(name=name, namespace=NAMESPACE, labels={**owned, **(labels or {})})
+    return ObjectMeta(name=name, namespace=cluster.metadata.namespace, labels={**owned, **(labels or {})})
 
 
 def claim(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = None) -> PersistentVolumeClaim:
@@ -181,7 +186,7 @@ def claim(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = 
 
     An annotation has its size: the server refuses to expand a claim that is not bound.
     """
-    metadata = meta(cluster, f"data-{NAME}-{ordinal}", labels=labels)
+    metadata = meta(cluster, f"data-{cluster.metadata.name}-{ordinal}", labels=labels)
     metadata.annotations["storage"] = str(cluster.spec.storage)
     return PersistentVolumeClaim(
         metadata=metadata,
@@ -197,18 +202,18 @@ def _pod_spec() -> PodSpec:
 
 def member(cluster: Cluster, ordinal: int, *, labels: Mapping[str, str] | None = None) -> Pod:
     """Return the pod of a member."""
-    return Pod(metadata=meta(cluster, f"{NAME}-{ordinal}", labels=labels), spec=_pod_spec())
+    return Pod(metadata=meta(cluster, f"{cluster.metadata.name}-{ordinal}", labels=labels), spec=_pod_spec())
 
 
 def stateful_set(cluster: Cluster, suffix: str = "", *, replicas: int = 1) -> StatefulSet:
     """Return the StatefulSet of a component."""
     labels = {"component": suffix or "main"}
     return StatefulSet(
-        metadata=meta(cluster, f"{NAME}-{suffix}" if suffix else NAME),
+        metadata=meta(cluster, f"{cluster.metadata.name}-{suffix}" if suffix else cluster.metadata.name),
         spec=StatefulSetSpec(
             replicas=replicas,
             selector=LabelSelector(match_labels=labels),
-            service_name=NAME,
+            service_name=cluster.metadata.name,
             template=PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=_pod_spec()),
         ),
     )
@@ -216,24 +221,26 @@ def stateful_set(cluster: Cluster, suffix: str = "", *, replicas: int = 1) -> St
 
 def service(cluster: Cluster, suffix: str, port: int) -> Service:
     """Return a Service of the cluster."""
-    return Service(metadata=meta(cluster, f"{NAME}-{suffix}"), spec=ServiceSpec(ports=[ServicePort(port=port)]))
+    return Service(
+        metadata=meta(cluster, f"{cluster.metadata.name}-{suffix}"), spec=ServiceSpec(ports=[ServicePort(port=port)])
+    )
 
 
 def secret(cluster: Cluster, suffix: str) -> Secret:
     """Return a Secret of the cluster."""
-    return Secret(metadata=meta(cluster, f"{NAME}-{suffix}"), string_data={"tls.crt": suffix})
+    return Secret(metadata=meta(cluster, f"{cluster.metadata.name}-{suffix}"), string_data={"tls.crt": suffix})
 
 
 def config_map(cluster: Cluster, suffix: str, **data: str) -> ConfigMap:
     """Return a ConfigMap of the cluster."""
-    return ConfigMap(metadata=meta(cluster, f"{NAME}-{suffix}"), data=data)
+    return ConfigMap(metadata=meta(cluster, f"{cluster.metadata.name}-{suffix}"), data=data)
 
 
 def disruption_budget(cluster: Cluster) -> PodDisruptionBudget:
     """Return the disruption budget of the cluster."""
-    selector = LabelSelector(match_labels={CLUSTER_LABEL: NAME})
+    selector = LabelSelector(match_labels={CLUSTER_LABEL: cluster.metadata.name})
     spec = PodDisruptionBudgetSpec(max_unavailable=cluster.spec.max_unavailable, selector=selector)
-    return PodDisruptionBudget(metadata=meta(cluster, NAME), spec=spec)
+    return PodDisruptionBudget(metadata=meta(cluster, cluster.metadata.name), spec=spec)
 
 
 def ordinal_of(obj: Any) -> int:
@@ -242,20 +249,32 @@ def ordinal_of(obj: Any) -> int:
 
 
 # ---------------------------------------------------------------- steps of reconcilers
-async def child(ctx: Context, kind: type[ObjectT], suffix: object) -> ObjectT | None:
+async def child(cluster: Cluster, ctx: Context, kind: type[ObjectT], suffix: object) -> ObjectT | None:
     """Return the child with a suffix of its name; None if it does not exist."""
-    existing: ObjectT | None = await ctx.client.get_or_none(kind, f"{NAME}-{suffix}", namespace=NAMESPACE)
+    name, namespace = f"{cluster.metadata.name}-{suffix}", cluster.metadata.namespace
+    existing: ObjectT | None = await ctx.client.get_or_none(kind, name, namespace=namespace)
     return existing
 
 
-async def claim_of(ctx: Context, ordinal: int) -> PersistentVolumeClaim | None:
+async def children(cluster: Cluster, ctx: Context, kind: type[ObjectT], **labels: str) -> Sequence[ObjectT]:
+    """Return the children of a kind, which have the name of the cluster and these labels."""
+    selector = {CLUSTER_LABEL: cluster.metadata.name, **labels}
+    existing: Sequence[ObjectT] = await ctx.client.list(
+        kind, namespace=cluster.metadata.namespace, label_selector=selector
+    )
+    return existing
+
+
+async def claim_of(cluster: Cluster, ctx: Context, ordinal: int) -> PersistentVolumeClaim | None:
     """Return the claim of a member; None if it does not exist."""
-    return await ctx.client.get_or_none(PersistentVolumeClaim, f"data-{NAME}-{ordinal}", namespace=NAMESPACE)
+    name, namespace = f"data-{cluster.metadata.name}-{ordinal}", cluster.metadata.namespace
+    return await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=namespace)
 
 
-async def delete_child(ctx: Context, kind: type[Any], suffix: object) -> None:
+async def delete_child(cluster: Cluster, ctx: Context, kind: type[Any], suffix: object) -> None:
     """Delete the child with a suffix of its name, if it exists."""
-    await ctx.client.delete(kind, f"{NAME}-{suffix}", namespace=NAMESPACE, missing_ok=True)
+    name, namespace = f"{cluster.metadata.name}-{suffix}", cluster.metadata.namespace
+    await ctx.client.delete(kind, name, namespace=namespace, missing_ok=True)
 
 
 async def note(cluster: Cluster, ctx: Context, **status: Any) -> None:

@@ -16,18 +16,18 @@ from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import World
 from tests.corpus.sieve.kit import (
     CLAIMS,
-    CLUSTER_LABEL,
     KEY,
-    NAME,
     NAMESPACE,
     Cluster,
     assert_names,
     changing,
     child,
+    children,
     claim,
     claim_of,
     config_map,
     creating,
+    key_of,
     live_cluster,
     member,
     ordinal_of,
@@ -48,13 +48,13 @@ async def cassandra_operator_398(cluster: Cluster, ctx: Context, *, repaired: bo
         pod.metadata.finalizers = [DRAIN]
         await ctx.apply(pod)
         await ctx.apply(claim(cluster, ordinal), owner=None)
-    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
-        existing = await claim_of(ctx, ordinal_of(pod)) if is_deleting(pod) and not repaired else None
+    for pod in await children(cluster, ctx, Pod):
+        existing = await claim_of(cluster, ctx, ordinal_of(pod)) if is_deleting(pod) and not repaired else None
         if existing is not None:
             await ctx.client.delete(existing, missing_ok=True)
         if ordinal_of(pod) >= cluster.spec.replicas and not is_deleting(pod):
             await ctx.client.delete(pod, missing_ok=True)
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+    for each in await children(cluster, ctx, PersistentVolumeClaim) if repaired else ():
         if ordinal_of(each) >= cluster.spec.replicas:
             await ctx.client.delete(each, missing_ok=True)
 
@@ -84,7 +84,7 @@ async def _growing_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -
     await ctx.apply(stateful_set(cluster, "pxc", replicas=cluster.spec.replicas))
     for ordinal in range(cluster.spec.replicas):
         await ctx.apply(claim(cluster, ordinal), owner=None)
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+    for each in await children(cluster, ctx, PersistentVolumeClaim) if repaired else ():
         if ordinal_of(each) >= cluster.spec.replicas:
             await ctx.client.delete(each, missing_ok=True)
 
@@ -98,7 +98,7 @@ async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool
     await ctx.apply(stateful_set(cluster, "rs0", replicas=size))
     for ordinal in range(size):
         await ctx.apply(claim(cluster, ordinal), owner=None)
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE) if repaired else ():
+    for each in await children(cluster, ctx, PersistentVolumeClaim) if repaired else ():
         if ordinal_of(each) >= size:
             await ctx.client.delete(each, missing_ok=True)
 
@@ -106,7 +106,7 @@ async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool
 @reconciled(owns=[StatefulSet])
 async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Refuses to remove members, compared with the StatefulSet and not with the spec before."""
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
     if existing is not None and cluster.spec.replicas < (existing.spec.replicas or 0) and not repaired:
         return
     await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
@@ -116,7 +116,7 @@ async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: boo
 async def yugabyte_operator_39(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Refuses fewer tablet servers than the replication factor, and keeps those that there are."""
     replicas, least = cluster.spec.replicas, cluster.spec.replication_factor
-    existing = await child(ctx, StatefulSet, "tserver")
+    existing = await child(cluster, ctx, StatefulSet, "tserver")
     if repaired:
         replicas = max(replicas, least)
     elif existing is not None and replicas < least:
@@ -128,8 +128,8 @@ async def yugabyte_operator_39(cluster: Cluster, ctx: Context, *, repaired: bool
 @reconciled(owns=[StatefulSet, ConfigMap])
 async def zookeeper_operator_453(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates the node with the size when all members are ready, and needs it for each later change of the size."""
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
-    node = await child(ctx, ConfigMap, "znode")
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
+    node = await child(cluster, ctx, ConfigMap, "znode")
     if existing is not None and existing.spec.replicas != cluster.spec.replicas:
         if node is None and not repaired:
             raise TemporaryError("there is no node for the size of the cluster", delay=30)

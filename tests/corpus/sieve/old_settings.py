@@ -16,7 +16,6 @@ from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import World
 from tests.corpus.sieve.kit import (
     CLAIMS,
-    CLUSTER_LABEL,
     FINALIZER,
     KEY,
     NAME,
@@ -25,6 +24,7 @@ from tests.corpus.sieve.kit import (
     Cluster,
     changing,
     child,
+    children,
     claim,
     claim_of,
     claims_are_there,
@@ -32,6 +32,7 @@ from tests.corpus.sieve.kit import (
     delete_child,
     disruption_budget,
     is_current,
+    key_of,
     live_cluster,
     member,
     new_operator,
@@ -52,17 +53,17 @@ from tests.corpus.sieve.kit import (
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it."""
     for ordinal in range(cluster.spec.replicas):
-        pod = await child(ctx, Pod, ordinal)
+        pod = await child(cluster, ctx, Pod, ordinal)
         if pod is None:
             pod = member(cluster, ordinal)
             pod.metadata.finalizers = [FINALIZER]
             pod = await ctx.client.create(pod)
         if not is_deleting(pod):
             await ctx.apply(claim(cluster, ordinal, labels={"pod-uid": pod.metadata.uid}), owner=None)
-    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+    for pod in await children(cluster, ctx, Pod):
         ordinal = ordinal_of(pod)
         if is_deleting(pod):
-            existing = await claim_of(ctx, ordinal_of(pod))
+            existing = await claim_of(cluster, ctx, ordinal_of(pod))
             if existing and (not repaired or existing.metadata.labels["pod-uid"] == pod.metadata.uid):
                 await ctx.client.delete(existing, missing_ok=True)
             await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
@@ -75,7 +76,7 @@ async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: boo
     """Removes the members that an old number of nodes does not include."""
     for ordinal in range(cluster.spec.replicas):
         await ctx.apply(member(cluster, ordinal))
-    for pod in await ctx.client.list(Pod, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+    for pod in await children(cluster, ctx, Pod):
         surplus = ordinal_of(pod) >= cluster.spec.replicas
         if surplus and (not repaired or await is_current(cluster, ctx)):
             await ctx.client.delete(pod, missing_ok=True)
@@ -85,14 +86,14 @@ async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: boo
 async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bool) -> Result | None:
     """Takes the claims above an old number of ready replicas for orphans."""
     for ordinal in range(cluster.spec.replicas):
-        name = f"data-{NAME}-{ordinal}"
-        existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=NAMESPACE)
+        name = f"data-{cluster.metadata.name}-{ordinal}"
+        existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=cluster.metadata.namespace)
         if existing is None and await is_current(cluster, ctx):
             await ctx.apply(claim(cluster, ordinal), owner=None)
     if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
         await note(cluster, ctx, ready_replicas=cluster.spec.replicas)
         return Result(requeue_after=5)
-    claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE)
+    claims = await children(cluster, ctx, PersistentVolumeClaim)
     orphans = [each for each in claims if ordinal_of(each) >= cluster.spec.replicas]
     if not repaired or (orphans and await is_current(cluster, ctx)):
         for each in orphans:
@@ -104,7 +105,7 @@ async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bo
 @reconciled(owns=[PodDisruptionBudget], elected=True)
 async def casskop_321(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Replaces the disruption budget when its number is not the one of an old cluster."""
-    existing = await ctx.client.get_or_none(PodDisruptionBudget, KEY)
+    existing = await ctx.client.get_or_none(PodDisruptionBudget, key_of(cluster))
     if existing is not None and existing.spec.max_unavailable != cluster.spec.max_unavailable:
         if repaired and not await is_current(cluster, ctx):
             return
@@ -116,7 +117,7 @@ async def casskop_321(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
 async def rabbitmq_operator_653(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet to resize its claims when the sizes differ, in whichever direction."""
     desired = cluster.spec.storage
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
     size = int(existing.metadata.annotations["storage"]) if existing else desired
     if repaired and desired < size:
         return  # claims never shrink, so this is an old cluster or a mistake
@@ -144,7 +145,7 @@ async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool
         if cluster.spec.sharding:
             await ctx.apply(stateful_set(cluster, suffix))
         elif not repaired or await is_current(cluster, ctx):
-            await delete_child(ctx, StatefulSet, suffix)
+            await delete_child(cluster, ctx, StatefulSet, suffix)
 
 
 @reconciled(owns=[StatefulSet], elected=True)
@@ -154,7 +155,7 @@ async def mongodb_operator_438(cluster: Cluster, ctx: Context, *, repaired: bool
     if cluster.spec.arbiter:
         await ctx.apply(stateful_set(cluster, "rs0-arbiter"))
         return
-    existing = await child(ctx, StatefulSet, "rs0-arbiter")
+    existing = await child(cluster, ctx, StatefulSet, "rs0-arbiter")
     if existing is not None and (not repaired or await is_current(cluster, ctx)):
         await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
 
@@ -173,10 +174,15 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
             return
         if repaired and not await is_current(cluster, ctx):
             return
-        await delete_child(ctx, StatefulSet, suffix)
-        await delete_child(ctx, Service, suffix)
+        await delete_child(cluster, ctx, StatefulSet, suffix)
+        await delete_child(cluster, ctx, Service, suffix)
         if has_claims:
-            await ctx.client.delete(PersistentVolumeClaim, f"data-{NAME}-0", namespace=NAMESPACE, missing_ok=True)
+            await ctx.client.delete(
+                PersistentVolumeClaim,
+                f"data-{cluster.metadata.name}-0",
+                namespace=cluster.metadata.namespace,
+                missing_ok=True,
+            )
 
     return operator
 
@@ -185,7 +191,7 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
 async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the certificates when an old cluster has no TLS."""
     for suffix in ("master-tls", "tserver-tls"):
-        existing = await child(ctx, Secret, suffix)
+        existing = await child(cluster, ctx, Secret, suffix)
         if cluster.spec.tls and existing is None:
             await ctx.apply(secret(cluster, suffix))
         elif not cluster.spec.tls and existing and (not repaired or await is_current(cluster, ctx)):
@@ -195,7 +201,7 @@ async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool
 @reconciled(owns=[Service], elected=True)
 async def yugabyte_operator_36(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when an old cluster has no port for it."""
-    existing = await child(ctx, Service, "ui")
+    existing = await child(cluster, ctx, Service, "ui")
     if cluster.spec.ui_port > 0:
         await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
     elif existing is not None and (not repaired or await is_current(cluster, ctx)):

@@ -27,6 +27,7 @@ from tests.corpus.sieve.kit import (
     assert_names,
     changing,
     child,
+    children,
     claim,
     config_map,
     creating,
@@ -55,10 +56,10 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
 
     The list of the report has no order. Lists of opsdk have the order of names, where demo-10 is before demo-2.
     """
-    pods = list(await ctx.client.list(Pod, namespace=NAMESPACE))
+    pods = list(await children(cluster, ctx, Pod))
     existing = {pod.metadata.name for pod in pods}
     for ordinal in range(cluster.spec.replicas):
-        if f"{NAME}-{ordinal}" not in existing:
+        if f"{cluster.metadata.name}-{ordinal}" not in existing:
             await ctx.apply(member(cluster, ordinal))
     if len(pods) <= cluster.spec.replicas:
         return
@@ -75,9 +76,9 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
 async def cassandra_operator_410(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Decommissions a node in one pass, and deletes it in the next, when the user may want it back."""
     for ordinal in range(cluster.spec.replicas):
-        if await child(ctx, Pod, ordinal) is None:
+        if await child(cluster, ctx, Pod, ordinal) is None:
             await ctx.apply(member(cluster, ordinal))
-    pods = sorted(await ctx.client.list(Pod, namespace=NAMESPACE), key=ordinal_of)
+    pods = sorted(await children(cluster, ctx, Pod), key=ordinal_of)
     leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
     if len(pods) > cluster.spec.replicas:
         if leaving:
@@ -94,14 +95,14 @@ async def nifikop_86(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Takes the steps of adding a node only while the node is wanted, and removes no node that lacks the last step."""
     nodes = dict(cluster.status.nodes) if cluster.status else {}
     for ordinal in range(cluster.spec.replicas):
-        name, pod = f"{NAME}-{ordinal}", await child(ctx, Pod, ordinal)
+        name, pod = f"{cluster.metadata.name}-{ordinal}", await child(cluster, ctx, Pod, ordinal)
         if pod is None:
             await ctx.apply(member(cluster, ordinal))
         is_ready = pod is not None and "ready" in pod.metadata.labels
         nodes[name] = "Succeeded" if is_ready or nodes.get(name) == "Succeeded" else "Running"
     for name, state in list(nodes.items()):
         if int(name.rpartition("-")[2]) >= cluster.spec.replicas and (state == "Succeeded" or repaired):
-            await ctx.client.delete(Pod, name, namespace=NAMESPACE, missing_ok=True)
+            await ctx.client.delete(Pod, name, namespace=cluster.metadata.namespace, missing_ok=True)
             del nodes[name]
     await note(cluster, ctx, nodes=nodes)
 
@@ -117,7 +118,7 @@ async def become_ready(world: World) -> None:
 async def mongodb_operator_434(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Reads the config servers of a cluster without sharding."""
     await ctx.apply(stateful_set(cluster, "rs0"))
-    existing = await child(ctx, StatefulSet, "cfg")
+    existing = await child(cluster, ctx, StatefulSet, "cfg")
     if cluster.spec.sharding:
         existing = await ctx.apply(stateful_set(cluster, "cfg"))
     elif existing is not None:
@@ -160,7 +161,7 @@ def mongodb_operator_590(*, repaired: bool) -> Operator:
         elif FINALIZER not in cluster.metadata.finalizers:
             await _hold(cluster, ctx)
         for suffix in ("ssl", "ssl-internal"):
-            if await child(ctx, Secret, suffix) is None:
+            if await child(cluster, ctx, Secret, suffix) is None:
                 await ctx.apply(secret(cluster, suffix), owner=cluster)
 
     return operator
@@ -197,7 +198,7 @@ async def mongodb_operator_591(cluster: Cluster, ctx: Context, *, repaired: bool
     The report says that the cluster ends in an error when sharding is enabled again early; this cause is assumed.
     """
     shard = cluster.status.operation if cluster.status else ""
-    servers = await child(ctx, ConfigMap, "cfg")
+    servers = await child(cluster, ctx, ConfigMap, "cfg")
     if not cluster.spec.sharding:
         if servers is not None:
             await ctx.client.delete(servers, missing_ok=True)
@@ -221,7 +222,7 @@ async def yugabyte_operator_43(cluster: Cluster, ctx: Context, *, repaired: bool
     """Restarts a master for new certificates while it formats its disk."""
     tls = str(cluster.spec.tls).lower()
     await ctx.apply(claim(cluster, 0), owner=None)
-    pod = await child(ctx, Pod, "0")
+    pod = await child(cluster, ctx, Pod, "0")
     if pod is None:
         await ctx.apply(member(cluster, 0, labels={"tls": tls}))
     elif pod.metadata.labels["tls"] != tls and (not repaired or pod.metadata.labels.get("state") == "running"):
@@ -265,7 +266,7 @@ class LimitedCluster(Object[LimitedClusterSpec, ClusterStatus]):
 @reconciled(owns=[Service])
 async def yugabyte_operator_33(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when its port is not positive."""
-    existing = await child(ctx, Service, "ui")
+    existing = await child(cluster, ctx, Service, "ui")
     if cluster.spec.ui_port > 0:
         await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
     elif existing is not None:

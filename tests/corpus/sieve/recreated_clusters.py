@@ -16,19 +16,19 @@ from opsdk.testing.simulate import World
 from tests.corpus.sieve.kit import (
     CLAIMS,
     CLUSTER_LABEL,
-    KEY,
     NAME,
-    NAMESPACE,
     UID_LABEL,
     Cluster,
     assert_names,
     child,
+    children,
     claim_of,
     claims_are_there,
     cleaned_up,
     cluster_of,
     creating,
     delete_cluster,
+    key_of,
     live_cluster,
     members,
     new_operator,
@@ -44,18 +44,15 @@ CREATE = creating(replicas=2)
 @cleaned_up(members(), watches=[CLAIMS])
 async def cass_operator_559(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists the claims to delete by the label with the name of the cluster."""
-    labels = {CLUSTER_LABEL: cluster.metadata.name}
-    if repaired:
-        labels[UID_LABEL] = cluster.metadata.uid
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+    labels = {UID_LABEL: cluster.metadata.uid} if repaired else {}
+    for each in await children(cluster, ctx, PersistentVolumeClaim, **labels):
         await ctx.client.delete(each, missing_ok=True)
 
 
 @cleaned_up(members(labels={"datacenter": "dc1"}), watches=[CLAIMS])
 async def cassandra_operator_402(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists the claims to delete by labels for cluster and datacenter, which the next cluster has too."""
-    selected = {CLUSTER_LABEL: NAME, "datacenter": "dc1"}
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=selected):
+    for each in await children(cluster, ctx, PersistentVolumeClaim, datacenter="dc1"):
         if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
             await ctx.client.delete(each, missing_ok=True)
 
@@ -64,7 +61,7 @@ async def cassandra_operator_402(cluster: Cluster, ctx: Context, *, repaired: bo
 async def casskop_316(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Builds the names of the claims to delete from cluster, datacenter and rack."""
     for ordinal in range(cluster.spec.replicas):
-        existing = await claim_of(ctx, ordinal)
+        existing = await claim_of(cluster, ctx, ordinal)
         if existing is None or (repaired and existing.metadata.labels[UID_LABEL] != cluster.metadata.uid):
             continue
         await ctx.client.delete(existing, missing_ok=True)
@@ -73,18 +70,20 @@ async def casskop_316(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
 @cleaned_up(members(), watches=[CLAIMS])
 async def zookeeper_operator_312(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists all claims of a name, and deletes each by its name alone."""
-    claims = await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME})
+    claims = await children(cluster, ctx, PersistentVolumeClaim)
     for each in claims:
         if repaired and each.metadata.labels[UID_LABEL] != cluster.metadata.uid:
             continue
-        await ctx.client.delete(PersistentVolumeClaim, each.metadata.name, namespace=NAMESPACE, missing_ok=True)
+        await ctx.client.delete(
+            PersistentVolumeClaim, each.metadata.name, namespace=cluster.metadata.namespace, missing_ok=True
+        )
 
 
 # ---------------------------------------------------------------- StatefulSets, and their claims
 @cleaned_up(members("", has_claims=False), owns=[StatefulSet])
 async def rabbitmq_operator_648(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of the cluster's name before it lets the cluster go."""
-    existing = await ctx.client.get_or_none(StatefulSet, KEY)
+    existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
     if existing is not None and (not repaired or is_controlled_by(cluster, existing)):
         await ctx.client.delete(existing, missing_ok=True)
 
@@ -92,12 +91,12 @@ async def rabbitmq_operator_648(cluster: Cluster, ctx: Context, *, repaired: boo
 @cleaned_up(members("rs0"), owns=[StatefulSet], watches=[CLAIMS])
 async def mongodb_operator_430(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of a replica set and then its claims, all by their names."""
-    existing = await child(ctx, StatefulSet, "rs0")
+    existing = await child(cluster, ctx, StatefulSet, "rs0")
     if repaired and existing is not None and not is_controlled_by(cluster, existing):
         return
     if existing is not None:
         await ctx.client.delete(existing, missing_ok=True)
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE):
+    for each in await children(cluster, ctx, PersistentVolumeClaim):
         if not repaired or each.metadata.labels[UID_LABEL] == cluster.metadata.uid:
             await ctx.client.delete(each, missing_ok=True)
 
@@ -105,11 +104,10 @@ async def mongodb_operator_430(cluster: Cluster, ctx: Context, *, repaired: bool
 @cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS])
 async def xtradb_operator_716(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Does not look at the owner of the StatefulSet whose claims it deletes."""
-    existing = await child(ctx, StatefulSet, "pxc")
+    existing = await child(cluster, ctx, StatefulSet, "pxc")
     if existing is None or (repaired and not is_controlled_by(cluster, existing)):
         return
-    labels = {CLUSTER_LABEL: NAME}
-    for each in await ctx.client.list(PersistentVolumeClaim, namespace=NAMESPACE, label_selector=labels):
+    for each in await children(cluster, ctx, PersistentVolumeClaim):
         await ctx.client.delete(each, missing_ok=True)
 
 
@@ -125,7 +123,8 @@ def elastic_operator_5249(*, repaired: bool) -> Operator:
             for suffix in ("elastic-user", "http-certs-public", "transport-certs-public"):
                 await ctx.apply(secret(cluster, suffix), owner=None)
         elif not repaired or await ctx.client.get_or_none(Cluster, request.key, uncached=True) is None:
-            for each in await ctx.client.list(Secret, namespace=NAMESPACE, label_selector={CLUSTER_LABEL: NAME}):
+            selector = {CLUSTER_LABEL: request.name}
+            for each in await ctx.client.list(Secret, namespace=request.namespace, label_selector=selector):
                 await ctx.client.delete(each, missing_ok=True)
 
     return operator

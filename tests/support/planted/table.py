@@ -56,8 +56,15 @@ def planted() -> Iterator[Planted]:
                 yield Planted(name, module)
 
 
-def run(words: list[str], *options: str) -> Verdict:
-    """Run the command in a process of its own, with one worker."""
+def run(words: list[str], *options: str, folder: Path = FOLDER, environment: dict[str, str] | None = None) -> Verdict:
+    """Run the command in a process of its own, with one worker.
+
+    Args:
+        words: that name the operator.
+        options: more of the command.
+        folder: in which it runs.
+        environment: its variables; None for those of this process.
+    """
     command = [
         str(Path(sys.executable).with_name("opsdk")),
         "verify",
@@ -69,7 +76,7 @@ def run(words: list[str], *options: str) -> Verdict:
         *options,
     ]
     before = os.times()
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
-from foreign_operators import DEFINITION, NAMESPACE, Behaviour, in_process
+from foreign_operators import DEFINITION, ELSEWHERE, NAMESPACE, Behaviour, in_process
 
 import envtest
 from opsdk.http.asgi_types import App
@@ -195,6 +195,17 @@ async def test_an_object_that_nothing_creates_is_named() -> None:
     summary = await verified(Behaviour.NEEDY, DisturbanceKind.REFUSE, workload=complete)
     assert summary.count > 0
     assert not summary.missing
+
+
+async def test_a_namespace_that_nothing_creates_is_named() -> None:
+    """With what to do; a workload that applies it is verified."""
+    summary = await verified(Behaviour.ELSEWHERE, DisturbanceKind.REFUSE)
+    sentence = "the operator writes into the namespace shop-system, which does not exist: apply it in the workload"
+    assert list(summary.lines()).count(sentence) == 1
+    assert summary.as_json()["absent_namespaces"] == [ELSEWHERE]
+    namespace: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}}
+    complete = UserWorkload(name="complete", steps=(UserStep(apply=(namespace, site("one"))),))
+    assert not (await verified(Behaviour.ELSEWHERE, DisturbanceKind.REFUSE, workload=complete)).absent_namespaces.names
 
 
 async def test_a_step_that_the_server_refuses_is_an_error() -> None:
