@@ -34,6 +34,7 @@ def test_files_that_were_written(
     assert rows(capsys) == [
         {"path": "listed/site.py", "action": "wrote"},
         {"path": "tests/test_site.py", "action": "wrote"},
+        {"path": "samples/site.yaml", "action": "wrote"},
         {"path": "listed/operator.py", "action": "changed"},
     ]
     assert main(["package", "--output", "json"]) == 0

@@ -132,7 +132,7 @@ CHANGES = {
 }
 # The others, and why they need no consent.
 OTHERS = {
-    "they read": ["canary status", "doctor", "why", "plan", "snapshot", "verify", "replay", "validate"],
+    "they read": ["more", "canary status", "doctor", "why", "plan", "snapshot", "verify", "replay", "validate"],
     "they change files or a server of this machine": [
         "init", "create api", "create version", "create webhook", "package", "apiserver", "migrate kopf",
         "generate crd", "generate rbac", "generate models", "generate norman-client", "generate manifests",

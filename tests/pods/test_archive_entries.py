@@ -82,9 +82,9 @@ def test_a_file_never_gets_dangerous_permissions(mode: int) -> None:
     info.mode = mode
     entries = ArchiveEntries("", max_bytes=10, max_files=10)
     entries.add(info)
-    kept = next(entry.mode for entry in entries.in_order() if entry.path == "a")
-    assert not kept & ~0o755
-    assert kept & 0o600 == 0o600
+    stored = next(entry.mode for entry in entries.in_order() if entry.path == "a")
+    assert not stored & ~0o755
+    assert stored & 0o600 == 0o600
 
 
 def test_headers_of_one_entry_are_bounded() -> None:
