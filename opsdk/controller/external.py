@@ -8,6 +8,7 @@ Upstream: none; Crossplane's ExternalClient and Java Operator SDK's external dep
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import timedelta
@@ -27,8 +28,8 @@ from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recording.calls import call_method
 
-if TYPE_CHECKING:  # a cycle: the context applies external resources
-    from opsdk.controller.context import Context
+if TYPE_CHECKING:  # start-up time: see `Cluster.recorder`
+    from opsdk.client.recorder.recorder import EventRecorder
 
 __all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
 
@@ -45,6 +46,40 @@ class HasId(Protocol):
 
 
 S = TypeVar("S", bound=HasId)
+
+
+class ExternalContext(Protocol):
+    """What a method of an external resource uses of the `Context` of its reconcile, which applies the resource."""
+
+    @property
+    def request(self) -> Any:
+        """What is reconciled."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """The client of the operator."""
+        ...
+
+    @property
+    def recorder(self) -> EventRecorder:
+        """Creates Events."""
+        ...
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger of the controller, with the reconcile's id."""
+        ...
+
+    @property
+    def finalizing(self) -> bool:
+        """Whether the object is being deleted."""
+        ...
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the reconcile times out."""
+        ...
 
 
 class ExternalStatus(Model):
@@ -70,10 +105,10 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defa
 
     id: str
     token: str
-    _ctx: Context | None = None
+    _ctx: ExternalContext | None = None
 
     @property
-    def ctx(self) -> Context:
+    def ctx(self) -> ExternalContext:
         """The context of the reconcile or the deletion: client, logger, Events. It takes no part in comparisons.
 
         Raises:
@@ -86,7 +121,7 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defa
             raise UsageError("this ExternalRef has no context: call the method through ctx.apply, or pass with_context")
         return self._ctx
 
-    def with_context(self, ctx: Context) -> ExternalRef:
+    def with_context(self, ctx: ExternalContext) -> ExternalRef:
         """Return the value with a context, for a test that calls a method itself."""
         return ExternalRef(id=self.id, token=self.token, _ctx=ctx)
 
@@ -195,7 +230,7 @@ def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
     return status.after if status.id else None
 
 
-async def find_external(ctx: Context, external: ExternalResource[Any, S], obj: Any) -> S | None:
+async def find_external(ctx: ExternalContext, external: ExternalResource[Any, S], obj: Any) -> S | None:
     """Return the state of a resource by its id, or else by its token; None if it is not there."""
     ref = ref_of(external, obj)
     observed: S | None = await _call(ctx, external, external.observe, obj, ref)
@@ -204,13 +239,15 @@ async def find_external(ctx: Context, external: ExternalResource[Any, S], obj: A
     return observed
 
 
-async def delete_external(ctx: Context, external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef) -> None:
+async def delete_external(
+    ctx: ExternalContext, external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef
+) -> None:
     """Begin the deletion of a resource."""
     await _call(ctx, external, external.delete, obj, ref)
 
 
 async def _call(
-    ctx: Context, external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any
+    ctx: ExternalContext, external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any
 ) -> Any:
     @wraps(method)  # a recording has the result in the annotated type, and the arguments without the context
     async def with_context(obj: Any, ref: ExternalRef, *more: Any) -> Any:
@@ -220,7 +257,7 @@ async def _call(
 
 
 async def apply_external(
-    ctx: Context,
+    ctx: ExternalContext,
     external: ExternalResource[Any, S],
     obj: Any,
     *,
