@@ -24,9 +24,9 @@ def shown_seconds(seconds: float) -> str:
     >>> [shown_seconds(seconds) for seconds in (0.005, 81.92, 119.0, 1000.0, 10_000.0, 200_000.0)]
     ['0.005 s', '81.9 s', '119 s', '17 min', '3 h', '2 days']
     """
-    shown = f"{seconds:.3g} s"
+    text = f"{seconds:.3g} s"
     for limit, unit, name in ((120.0, 60.0, "min"), (7200.0, 3600.0, "h"), (172_800.0, 86_400.0, "days")):
         if seconds < limit:
-            return shown
-        shown = f"{seconds / unit:.0f} {name}"
-    return shown
+            return text
+        text = f"{seconds / unit:.0f} {name}"
+    return text

@@ -14,7 +14,7 @@ from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.selectors import LabelRequirements, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
-from opsdk.event.reach import ANYTHING, EVERYTHING, NOTHING, OF_TYPE, Form, Reach
+from opsdk.event.reach import ANYTHING, EVERYTHING, NOTHING, OF_TYPE, EventForm, Reach
 
 __all__ = [
     "Predicate",
@@ -172,7 +172,7 @@ def of_object(test: Callable[[Any], bool]) -> Predicate:
 
 
 def _changed(
-    name: str, value: Callable[[ObjectView[AnyObject]], Any], changed: Callable[[Form], bool | None]
+    name: str, value: Callable[[ObjectView[AnyObject]], Any], changed: Callable[[EventForm], bool | None]
 ) -> Predicate:
     """Return a predicate that drops updates with an equal `value`. Other events pass.
 
@@ -203,7 +203,7 @@ def generation_changed() -> Predicate:
     return _changed("generation_changed", lambda v: v.generation or v.resource_version, _changes_generation)
 
 
-def _changes_generation(form: Form) -> bool:
+def _changes_generation(form: EventForm) -> bool:
     return form.version if form.generation is None else form.generation
 
 

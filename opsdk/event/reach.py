@@ -14,7 +14,7 @@ from opsdk.apimachinery.gvk import GroupKind
 from opsdk.event.event import EventType
 
 
-class Form(NamedTuple):
+class EventForm(NamedTuple):
     """A form of an event.
 
     Attributes:
@@ -34,20 +34,20 @@ class Form(NamedTuple):
     annotations: bool = False
 
 
-def _forms() -> Iterator[Form]:
+def _forms() -> Iterator[EventForm]:
     for kind, own in product((EventType.CREATE, EventType.DELETE), (False, True)):
-        yield Form(kind, own)
-    yield Form(EventType.GENERIC)
+        yield EventForm(kind, own)
+    yield EventForm(EventType.GENERIC)
     yield RESYNC
     for generation, *changes in product((False, True, None), (False, True), (False, True), (False, True)):
-        yield Form(EventType.UPDATE, changes[0], True, generation, *changes[1:])
+        yield EventForm(EventType.UPDATE, changes[0], True, generation, *changes[1:])
 
 
-RESYNC: Final = Form(EventType.UPDATE)
+RESYNC: Final = EventForm(EventType.UPDATE)
 FORMS: Final = tuple(_forms())
 
 
-def forms(condition: Callable[[Form], bool]) -> int:
+def forms(condition: Callable[[EventForm], bool]) -> int:
     """Return the set of the forms for which `condition` is True."""
     return sum(1 << bit for bit, form in enumerate(FORMS) if condition(form))
 
@@ -67,7 +67,7 @@ class Reach(NamedTuple):
     drops: int = _ALL
 
     @classmethod
-    def of(cls, condition: Callable[[Form], bool]) -> Reach:
+    def of(cls, condition: Callable[[EventForm], bool]) -> Reach:
         """Return the reach of a predicate that passes exactly the forms for which `condition` is True."""
         passed = forms(condition)
         return cls(passed, _ALL & ~passed)

@@ -102,13 +102,13 @@ async def test_each_method_has_the_context_of_its_reconcile() -> None:
     async def play(world: World) -> None:
         client, service = world.client, world.service
         await client.create(Secret(metadata=ObjectMeta(name="key", namespace="default"), string_data={"key": "k"}))
-        seen: set[tuple[str, bool]] = set()
+        calls: set[tuple[str, bool]] = set()
 
         async def step(call: str) -> None:
             ctx = service.context
             assert (ctx.request, ctx.logger.name) == (Request("default", "a"), "opsdk.reconcile.shop")
             assert (await ctx.client.get(Secret, "default/key", uncached=True)).data["key"] == b"k"
-            seen.add((call.partition(" ")[0], ctx.finalizing))
+            calls.add((call.partition(" ")[0], ctx.finalizing))
 
         service.step = step
         await client.create(shop())
@@ -117,7 +117,7 @@ async def test_each_method_has_the_context_of_its_reconcile() -> None:
         await asyncio.sleep(1)
         await client.delete(shop())
         await asyncio.sleep(60)
-        assert seen >= {("observe", False), ("create", False), ("update", False), ("observe", True), ("delete", True)}
+        assert calls >= {("observe", False), ("create", False), ("update", False), ("observe", True), ("delete", True)}
 
     await run(play)
 

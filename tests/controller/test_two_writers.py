@@ -255,7 +255,7 @@ async def test_a_new_process_keeps_a_raw_condition(reason: str, message: str) ->
     async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
         client = outside.uncached
         await client.create(box())
-        shown = set()
+        messages = set()
         for _ in range(2):
             operator = Operator("boxes")
             operator.reconciler(Box, options=ControllerOptions(ready_condition="Ready"))(_raw_reconciler(condition))
@@ -263,10 +263,10 @@ async def test_a_new_process_keeps_a_raw_condition(reason: str, message: str) ->
             for _ in range(20):
                 await asyncio.sleep(0.2)
                 status = to_dict(await client.get(UNSTRUCTURED, "default/a")).get("status") or {}
-                shown |= {each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready"}
+                messages |= {each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready"}
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        assert shown == {message}
+        assert messages == {message}
 
 
 def _raw_reconciler(condition: dict[str, Any]) -> Any:

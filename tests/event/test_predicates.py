@@ -32,7 +32,7 @@ from opsdk.event.predicates import (
     on,
     resource_version_changed,
 )
-from opsdk.event.reach import FORMS, RESYNC, WITHOUT_GENERATION, Form, Reach, forms
+from opsdk.event.reach import FORMS, RESYNC, WITHOUT_GENERATION, EventForm, Reach, forms
 from opsdk.event.request import Request
 
 YES = Predicate(lambda _: True, "yes")
@@ -133,7 +133,7 @@ def test_a_predicate_that_passes_no_event_is_known(predicate: Predicate, never: 
             operator.reconciler(ConfigMap, name=f"c{number}", **options)(_reconcile)
 
 
-def example(form: Form) -> AnyEvent:
+def example(form: EventForm) -> AnyEvent:
     """An event of a form."""
     if form.type is not EventType.UPDATE:
         side = {"old": view()} if form.type is EventType.DELETE else {"new": view()}
@@ -201,7 +201,7 @@ def declared(kind: Any, predicates: Sequence[Predicate]) -> str:
 def test_a_declaration_refuses_exactly_what_passes_nothing(predicate: Predicate) -> None:
     """Of a kind without a generation, that is also what would pass a change only because of the generation."""
 
-    def passes(condition: Callable[[Form], bool]) -> bool:
+    def passes(condition: Callable[[EventForm], bool]) -> bool:
         return any(predicate(event) for form, event in EXAMPLES.items() if condition(form))
 
     never = not passes(lambda _: True)

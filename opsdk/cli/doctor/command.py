@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from opsdk.api.rbac.v1 import ClusterRole
 from opsdk.apimachinery.object import convert
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
-from opsdk.cli.doctor.examine import clean, examine
+from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
@@ -35,6 +36,7 @@ from opsdk.cli.target import (
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rbac.permissions import RuleSet
+from opsdk.structured_merge.value import JsonValue
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 _OperatorArgument = Annotated[
@@ -121,19 +123,14 @@ def cleanup(
     target = load_operator(operator) if not finalizers else None
 
     def run(attempt: Attempt) -> DrainResult:
-        drained = DrainResult()
+        drained, config, dry_run = DrainResult(), attempt.config, attempt.dry_run
         if target is not None:
-            removals = asyncio.run(clean(target, attempt.config, definitions=definitions, dry_run=attempt.dry_run))
+            removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=dry_run))
         else:
-            drained = asyncio.run(
-                remove_finalizers(
-                    attempt.config, finalizers or (), kinds=kind or (), namespace=namespace, dry_run=attempt.dry_run
-                )
-            )
+            names, kinds = finalizers or (), kind or ()
+            drained = asyncio.run(remove_finalizers(config, names, kinds=kinds, namespace=namespace, dry_run=dry_run))
             removals = removals_of(drained)
-        lines = [f"{each.subject}: {'would ' if attempt.dry_run else ''}{each.action}" for each in removals]
-        rows = [{**asdict(each), "done": not attempt.dry_run} for each in removals]
-        attempt.print(output, rows, lines or ["nothing to remove"])
+        _print_removals(removals, attempt, output)
         return drained
 
     what = f"remove what {target.name} left" if target is not None else f"remove {', '.join(finalizers or ())}"
@@ -142,6 +139,12 @@ def cleanup(
         print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)
     if drained.problems:
         raise typer.Exit(1)
+
+
+def _print_removals(removals: Sequence[Removal], attempt: Attempt, output: OutputFormat) -> None:
+    lines = [f"{each.subject}: {'would ' if attempt.dry_run else ''}{each.action}" for each in removals]
+    rows: list[JsonValue] = [{**asdict(each), "done": not attempt.dry_run} for each in removals]
+    attempt.print(output, rows, lines or ["nothing to remove"])
 
 
 def recorded_rules(path: Path) -> RuleSet:
