@@ -158,8 +158,8 @@ class _OneDisturbance(ViewHolder):
         await self._views.wait(path)
         return True
 
-    async def at_rest(self) -> bool:
-        return self._views.at_rest(self._run.action)
+    async def on_rest(self) -> bool:
+        return self._views.release_after(self._run.action)
 
     async def end(self) -> None:
         self._keep_lease()
@@ -196,7 +196,7 @@ class _TakeOver(ViewHolder):
         await self._views.wait(f"{exchange.client} {path}")
         return True
 
-    async def at_rest(self) -> bool:
+    async def on_rest(self) -> bool:
         if not self._standby or self._has_led or self._run.action <= self._action:
             return False
         await self._lead()
@@ -232,7 +232,7 @@ class _ForeignChange(GuidedDisturber):
         """Whether the child existed."""
         return self._happened
 
-    async def at_rest(self) -> bool:
+    async def on_rest(self) -> bool:
         run, disturbance = self._run, self._disturbance
         if self._happened or run.action + 1 != disturbance.number:
             return False

@@ -141,7 +141,7 @@ class WorkloadRun(WorldRun):
             await self._rest_with_all_seen(fails=step.is_harmful)
         await self.disturber.end()
         self.cluster.heal()
-        violations = await self.cluster.come_to_rest(self.seed)
+        violations = await self.cluster.rest_violations(self.seed)
         if not violations:
             await self._note_rest(len(self._steps))
             self.is_over = True
@@ -166,7 +166,7 @@ class WorkloadRun(WorldRun):
         After a harmful step they need not hold: a pod whose image does not exist is not ready.
         """
         if not self.disturber.has_missed:
-            self._states[number] = self.state.at_rest(self.cluster.records)
+            self._states[number] = self.state.current(self.cluster.records)
         if not number or not self._steps[number - 1].is_harmful:
             self.problems += await self.cluster.failed_checks(self.declared.at_rest, self.seed)
 
@@ -179,7 +179,7 @@ class WorkloadRun(WorldRun):
     async def _rest_with_all_seen(self, *, fails: bool = False) -> None:
         """Wait until the operator is at rest, and once more if its view was released only then."""
         await self.rest(fails=fails)
-        if await self.disturber.at_rest():
+        if await self.disturber.on_rest():
             await self.rest()
 
     async def rest(self, *, fails: bool = False) -> None:

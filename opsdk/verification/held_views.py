@@ -102,8 +102,8 @@ class HeldViews:
             self._unseen.discard(name)
             self._missed.add(name)
 
-    def at_rest(self, action: int) -> bool:
-        """Return whether the views move on now, at the rest after an action."""
+    def release_after(self, action: int) -> bool:
+        """Let the views move on if an action came after they were held. Return whether they did."""
         if not self.any_held or action <= self._action:
             return False
         self.release()

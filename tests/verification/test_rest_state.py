@@ -36,8 +36,8 @@ def test_the_last_reconcile_tells_whether_an_object_fails() -> None:
     """Without the delay of the next try, which differs each time; records of daemons are no reconciles."""
     failed = record("error", "retry in 41 s: ValueError('no')")
     recorder = StateRecorder()
-    assert recorder.at_rest([failed, record("daemon monitor started")]).failing == {"default/a": "ValueError('no')"}
-    assert recorder.at_rest([failed, record("success")]).failing == {}
+    assert recorder.current([failed, record("daemon monitor started")]).failing == {"default/a": "ValueError('no')"}
+    assert recorder.current([failed, record("success")]).failing == {}
 
 
 def test_objects_that_were_read_in_vain_are_missing() -> None:
@@ -47,7 +47,7 @@ def test_objects_that_were_read_in_vain_are_missing() -> None:
         ObjectRead("v1, Kind=ConfigMap", "default/b", "7", cached=True),
         ObjectRead(SITE, "default/a", "", cached=True),
     )
-    assert StateRecorder().at_rest([record("success", reads=reads)]).missing == {"Secret default/login"}
+    assert StateRecorder().current([record("success", reads=reads)]).missing == {"Secret default/login"}
 
 
 # ---------------------------------------------------------------- writes
@@ -82,7 +82,7 @@ def test_what_users_create_is_not_counted() -> None:
     user = Writer(user="user", manager="user")
     recorder.add(Entry(1, user, "demo/sites/default/a", None, created), own=False)
     recorder.add(Entry(2, OPERATOR, "demo/sites/default/a", created, reported), own=True)
-    assert recorder.at_rest().created == {}
+    assert recorder.current().created == {}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_numbers_in_messages_are_not_compared() -> None:
         obj["status"] = {"message": f"gave up after {attempts} attempts", "attempts": attempts}
         recorder = StateRecorder()
         recorder.add(Entry(1, OPERATOR, "demo/sites/default/a", None, obj), own=True)
-        return recorder.at_rest()
+        return recorder.current()
 
     assert state_violations(rest(3), rest(4), Mask()) == ["state at rest: sites default/a status.attempts: 3 -> 4"]
 
@@ -126,4 +126,4 @@ def test_an_observed_generation_that_is_a_default_claims_nothing(observed: int, 
     obj["status"] = {"text": "done", "observedGeneration": observed}
     recorder = StateRecorder()
     recorder.add(Entry(1, OPERATOR, "demo/sites/default/a", None, obj), own=True)
-    assert bool(recorder.at_rest().lagging) is lags
+    assert bool(recorder.current().lagging) is lags

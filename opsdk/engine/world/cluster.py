@@ -130,10 +130,10 @@ class SimulatedCluster(Closing):
     # -------------------------------------------------------------- the judgement
     async def judge(self, seed: int) -> list[str]:
         """Return the violations at the end of a run: of convergence, of the calm after it, and of the checks."""
-        problems = await self.come_to_rest(seed) or await self.failed_checks(self._declared.at_rest, seed)
+        problems = await self.rest_violations(seed) or await self.failed_checks(self._declared.at_rest, seed)
         return problems or await self.restart()
 
-    async def come_to_rest(self, seed: int) -> list[str]:
+    async def rest_violations(self, seed: int) -> list[str]:
         """Return the violations until the operator is at rest."""
         if (problem := await self._settle(seed)) is not None:
             return [f"converged: {problem}"]

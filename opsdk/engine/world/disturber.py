@@ -74,8 +74,8 @@ class Disturber:
     def on_entry(self, entry: Entry, exchange: Exchange | None) -> None:
         """Note a stored write. The exchange is None if the operator did not send it."""
 
-    async def at_rest(self) -> bool:
-        """Return whether the operator's view was released now, at a rest: then it comes to rest once more."""
+    async def on_rest(self) -> bool:
+        """The operator is at rest. Return whether its view was released now: then it comes to rest once more."""
         return False
 
     async def end(self) -> None:

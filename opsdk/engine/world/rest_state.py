@@ -128,7 +128,7 @@ class StateRecorder:
         """The children of owners whose last finalizer the same process had removed before: it had seen the deletion."""
         return [f"deletion: {subject_of(name)} was created for an owner that was let go" for name in self._late]
 
-    def at_rest(self, passes: Iterable[ReconcileRecord] = ()) -> RestState:
+    def current(self, passes: Iterable[ReconcileRecord] = ()) -> RestState:
         """Return the state now.
 
         Args:

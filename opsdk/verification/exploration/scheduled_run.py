@@ -182,9 +182,9 @@ class ScheduledRun(ViewHolder):
         self._state.add(entry)
         super().on_entry(entry, exchange)
 
-    async def at_rest(self) -> bool:
+    async def on_rest(self) -> bool:
         self._armed = True
-        return self._views.at_rest(self._run.action)
+        return self._views.release_after(self._run.action)
 
     async def end(self) -> None:
         self._armed = False

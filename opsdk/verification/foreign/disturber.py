@@ -103,9 +103,9 @@ class ForeignDisturber:
         """Note a stored write: it may end what is hidden, and a view is not stale for ever."""
         self._views.on_entry(entry, own=own)
 
-    def at_rest(self) -> bool:
+    def on_rest(self) -> bool:
         """Return whether the views move on now, at the rest after a step."""
-        return self._views.at_rest(self.step)
+        return self._views.release_after(self.step)
 
     def release(self) -> None:
         """Let the operator see everything."""

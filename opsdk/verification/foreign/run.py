@@ -344,7 +344,7 @@ class _ForeignRun:
             violations = await self._compare(number) or await self._take(number, step)
             if violations:
                 return violations
-            if self._disturber.at_rest() and (violations := await self._rest()):
+            if self._disturber.on_rest() and (violations := await self._rest()):
                 return violations
         return await self._release() or await self._compare(len(self._workload.steps))
 
@@ -461,7 +461,7 @@ class _ForeignRun:
         loop, timing = asyncio.get_running_loop(), self._timing
         begin = loop.time()
         while True:
-            state = self._state.at_rest()
+            state = self._state.current()
             violations = [*self._differences(number, state), *await self._check(number)]
             if not violations:
                 self._states[number] = state
