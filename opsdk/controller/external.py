@@ -8,11 +8,12 @@ Upstream: none; Crossplane's ExternalClient and Java Operator SDK's external dep
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,17 +23,49 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.base.durations import as_seconds
 from opsdk.children.ordering import ChildIdentity
 from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recording.calls import call_method
 
-if TYPE_CHECKING:  # a cycle: the context applies external resources
-    from opsdk.controller.context import Context
-
 __all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
+
+
+class ExternalContext(Protocol):
+    """The part of `opsdk.controller.context.Context` that an external resource gets. That module imports this one."""
+
+    @property
+    def request(self) -> Any:
+        """The request of the reconcile."""
+        ...
+
+    @property
+    def object(self) -> Any:
+        """The object that owns the resource."""
+        ...
+
+    @property
+    def finalizing(self) -> bool:
+        """Whether the object is being deleted."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """Reads from the cache, writes to the server."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the controller; ``cluster.recorder`` writes Events."""
+        ...
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger of the controller."""
+        ...
 
 
 class HasId(Protocol):
@@ -70,10 +103,10 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defa
 
     id: str
     token: str
-    _ctx: Context | None = None
+    _ctx: ExternalContext | None = None
 
     @property
-    def ctx(self) -> Context:
+    def ctx(self) -> ExternalContext:
         """The context of the reconcile or the deletion: client, logger, Events. It takes no part in comparisons.
 
         Raises:
@@ -86,7 +119,7 @@ class ExternalRef(msgspec.Struct, frozen=True, kw_only=True, eq=False, omit_defa
             raise UsageError("this ExternalRef has no context: call the method through ctx.apply, or pass with_context")
         return self._ctx
 
-    def with_context(self, ctx: Context) -> ExternalRef:
+    def with_context(self, ctx: ExternalContext) -> ExternalRef:
         """Return the value with a context, for a test that calls a method itself."""
         return ExternalRef(id=self.id, token=self.token, _ctx=ctx)
 
@@ -195,7 +228,7 @@ def order_of(external: ExternalResource[Any, Any], obj: Any) -> str | None:
     return status.after if status.id else None
 
 
-async def find_external(ctx: Context, external: ExternalResource[Any, S], obj: Any) -> S | None:
+async def find_external(ctx: ExternalContext, external: ExternalResource[Any, S], obj: Any) -> S | None:
     """Return the state of a resource by its id, or else by its token; None if it is not there."""
     ref = ref_of(external, obj)
     observed: S | None = await _call(ctx, external, external.observe, obj, ref)
@@ -204,13 +237,15 @@ async def find_external(ctx: Context, external: ExternalResource[Any, S], obj: A
     return observed
 
 
-async def delete_external(ctx: Context, external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef) -> None:
+async def delete_external(
+    ctx: ExternalContext, external: ExternalResource[Any, Any], obj: Any, ref: ExternalRef
+) -> None:
     """Begin the deletion of a resource."""
     await _call(ctx, external, external.delete, obj, ref)
 
 
 async def _call(
-    ctx: Context, external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any
+    ctx: ExternalContext, external: ExternalResource[Any, Any], method: Any, obj: Any, ref: ExternalRef, *more: Any
 ) -> Any:
     @wraps(method)  # a recording has the result in the annotated type, and the arguments without the context
     async def with_context(obj: Any, ref: ExternalRef, *more: Any) -> Any:
@@ -220,7 +255,7 @@ async def _call(
 
 
 async def apply_external(
-    ctx: Context,
+    ctx: ExternalContext,
     external: ExternalResource[Any, S],
     obj: Any,
     *,
