@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -23,17 +23,49 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.base.durations import as_seconds
 from opsdk.children.ordering import ChildIdentity
 from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch, status_class
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recording.calls import call_method
 
-if TYPE_CHECKING:  # start-up time: see `Cluster.recorder`
-    from opsdk.client.recorder.recorder import EventRecorder
-
 __all__ = ["ExternalRef", "ExternalResource", "ExternalStatus"]
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
+
+
+class ExternalContext(Protocol):
+    """The part of `opsdk.controller.context.Context` that an external resource gets. That module imports this one."""
+
+    @property
+    def request(self) -> Any:
+        """The request of the reconcile."""
+        ...
+
+    @property
+    def object(self) -> Any:
+        """The object that owns the resource."""
+        ...
+
+    @property
+    def finalizing(self) -> bool:
+        """Whether the object is being deleted."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """Reads from the cache, writes to the server."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the controller; ``cluster.recorder`` writes Events."""
+        ...
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger of the controller."""
+        ...
 
 
 class HasId(Protocol):
@@ -46,40 +78,6 @@ class HasId(Protocol):
 
 
 S = TypeVar("S", bound=HasId)
-
-
-class ExternalContext(Protocol):
-    """What a method of an external resource uses of the `Context` of its reconcile, which applies the resource."""
-
-    @property
-    def request(self) -> Any:
-        """What is reconciled."""
-        ...
-
-    @property
-    def client(self) -> Client:
-        """The client of the operator."""
-        ...
-
-    @property
-    def recorder(self) -> EventRecorder:
-        """Creates Events."""
-        ...
-
-    @property
-    def logger(self) -> logging.Logger:
-        """The logger of the controller, with the reconcile's id."""
-        ...
-
-    @property
-    def finalizing(self) -> bool:
-        """Whether the object is being deleted."""
-        ...
-
-    @property
-    def remaining(self) -> float | None:
-        """Seconds until the reconcile times out."""
-        ...
 
 
 class ExternalStatus(Model):

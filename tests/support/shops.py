@@ -12,7 +12,7 @@ from msgspec import field
 from opsdk import Condition, Context, ControllerOptions, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.children.ordering import Child
-from opsdk.controller.external import ExternalRef, ExternalResource, ExternalStatus
+from opsdk.controller.external import ExternalContext, ExternalRef, ExternalResource, ExternalStatus
 
 
 class ShopSpec(Model):
@@ -65,7 +65,7 @@ class Service:
         self.twice: list[str] = []
         self.too_early: list[str] = []
         self.deletion_seconds = 5.0
-        self.context = Context(request=None)
+        self.context: ExternalContext = Context(request=None)
         self.step: Callable[[str], Awaitable[None]] = self._step
 
     async def _step(self, call: str) -> None:
