@@ -164,6 +164,7 @@ def test_a_search_is_complete() -> None:
     assert str(one).startswith(f"complete: {one.states} states (crashes 0, stale views 0, deviations 1)")
 
 
+@pytest.mark.slow
 def test_more_bounds_have_more_states() -> None:
     """Each bound adds schedules that the others do not have."""
     nothing = Bounds(crashes=0, stale_views=0, deviations=0)
@@ -173,6 +174,7 @@ def test_more_bounds_have_more_states() -> None:
         assert explore(declare(good), STEPS, more).states > least.states
 
 
+@pytest.mark.slow
 def test_an_order_of_tasks_has_its_own_search() -> None:
     """The seed of an order gives a complete search, the same number of states each time."""
     small = Bounds(crashes=1, stale_views=0, deviations=0)
