@@ -413,7 +413,9 @@ def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads the processes of Linux from /proc")
-@pytest.mark.parametrize("words", [["--exhaustive"], []], ids=["exhaustive", "guided"])
+@pytest.mark.parametrize(
+    "words", [["--exhaustive"], ["--operations", "20", "--disturbances", "2000"]], ids=["exhaustive", "guided"]
+)
 def test_sigterm_ends_all_processes(project: Path, words: list[str]) -> None:
     """Copies of the command search in other processes, which end with it."""
     project.write_text(HEAD + GOOD)

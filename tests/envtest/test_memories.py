@@ -36,7 +36,10 @@ _CONSTANT = (
     "ConnectionPool",  # 64 endpoints of webhooks
     "FlowControl._classified",  # 1,024 users and resources
     "ObjectCache._sorted",  # the live objects, as long as they are not changed after a read
-    "Metrics._requests",  # 10,000 combinations of labels
+    "Metrics._requests",  # 10,000 combinations of labels, each with a histogram
+    "Metrics._seconds",
+    "Histograms._series",
+    "HistogramSeries._counts",
     "ObservingAuthorizer.",  # 10,000 uses
     "VirtualLoop._scheduled",  # asyncio removes cancelled timers when they are the majority of more than 100
 )
