@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import simulations
 
 import envtest
 from opsdk import Context, ObjectKey, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.client.patch import merge_patch
 from opsdk.testing.simulate import Simulation, World
-from opsdk.verification.disturbances import DisturbanceKind
+from opsdk.verification.disturbances import Disturbance, DisturbanceKind
 from opsdk.verification.guided_run import WorkloadStep
-from opsdk.verification.verify import run_verification
+from opsdk.verification.verify import run_verification, verify_disturbance
 
 KEY = ObjectKey("default", "source")
 VIEWS = [DisturbanceKind.STALE, DisturbanceKind.HIDE]
@@ -78,3 +79,14 @@ def test_an_object_that_is_created_again_is_compared() -> None:
     """The operator misses the first one, and not the second."""
     steps = [WorkloadStep("create"), WorkloadStep("delete"), WorkloadStep("create")]
     assert run_verification(archiving(updates=True), [steps], kinds=VIEWS).broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["configmaps", "secrets"])
+def test_an_informer_recovers_before_the_operator_rests(kind: str) -> None:
+    """However long a server hides a message, an informer lists again soon after it answers: no object is missed."""
+    names = ("make_parent", "resize_parent", "delete_parent", "make_parent", "delete_parent")
+    steps = [WorkloadStep(name, seed=number) for number, name in enumerate(names)]
+    for number in range(1, 6):
+        hide = Disturbance(kind=DisturbanceKind.HIDE, number=number, path=f"/api/v1/{kind}")
+        assert verify_disturbance(simulations.FAMILIES, steps, hide) == (), number
