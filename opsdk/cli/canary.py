@@ -64,11 +64,11 @@ def start(
 
     opsdk canary start 2.0.0 --shard red --no-fallback --namespace shop
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     _change(
         f"give {', '.join(shards)} to version {version}",
         lambda view: start_canary(view, version, shards, base=base, fallback=fallback),
-        (fleet, namespace, TargetCluster(context, kubeconfig)),
+        (fleet, namespace),
         output,
         consent,
     )
@@ -89,11 +89,11 @@ def promote(
 
     opsdk canary promote
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     _change(
         "give all shards to the new version",
         lambda view: end_canary(view, CanaryPhase.PROMOTED, force=force),
-        (fleet, namespace, TargetCluster(context, kubeconfig)),
+        (fleet, namespace),
         output,
         consent,
     )
@@ -114,11 +114,11 @@ def abort(
 
     opsdk canary abort
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     _change(
         "give all shards back to the old version",
         lambda view: end_canary(view, CanaryPhase.ABORTED, force=force),
-        (fleet, namespace, TargetCluster(context, kubeconfig)),
+        (fleet, namespace),
         output,
         consent,
     )
@@ -147,18 +147,18 @@ def status(
 def _change(
     what: str,
     change: Callable[[FleetView], Canary],
-    place: tuple[str, str, TargetCluster],
+    place: tuple[str, str],
     output: OutputFormat,
     consent: Consent,
 ) -> None:
     """Change the choice of a fleet, and print the fleet."""
-    fleet, namespace, cluster = place
+    fleet, namespace = place
 
     def run(attempt: Attempt) -> None:
         view = asyncio.run(change_canary(attempt.config, fleet, namespace, change, dry_run=attempt.dry_run))
         attempt.print(output, view_to_json(view), describe_view(view))
 
-    consent.change(cluster, run, what=what, namespace=namespace)
+    consent.change(run, what=what, namespace=namespace)
 
 
 async def change_canary(

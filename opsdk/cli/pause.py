@@ -129,21 +129,21 @@ def pause(
 
     opsdk pause --controller website --for 30m
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     value = pause_value(duration, until, now=utc_now())
     action = "paused" if value == "true" else f"paused until {value}"
     if controller:
         _check_alone(kind, selector, all_objects=all_objects)
         words = {controller: value, f"{controller}{REASON_SUFFIX}": reason or None}
         config_map = _config_map_of(operator, namespace)
-        _set_controller(config_map, words, action, (TargetCluster(context, kubeconfig), consent), output)
+        _set_controller(config_map, words, action, consent, output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(
         target,
         {PAUSED_ANNOTATION: value, PAUSE_REASON_ANNOTATION: reason or None},
         action,
-        (TargetCluster(context, kubeconfig), consent),
+        consent,
         output,
     )
 
@@ -171,19 +171,19 @@ def resume(
 
     opsdk resume --controller website
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     if controller:
         _check_alone(kind, selector, all_objects=all_objects)
         words = dict.fromkeys((controller, f"{controller}{REASON_SUFFIX}"))
         config_map = _config_map_of(operator, namespace)
-        _set_controller(config_map, words, "resumed", (TargetCluster(context, kubeconfig), consent), output)
+        _set_controller(config_map, words, "resumed", consent, output)
         return
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     _annotate(
         target,
         {PAUSED_ANNOTATION: None, PAUSE_REASON_ANNOTATION: None},
         "resumed",
-        (TargetCluster(context, kubeconfig), consent),
+        consent,
         output,
     )
 
@@ -207,10 +207,10 @@ def reconcile(
 
     opsdk reconcile websites --namespace default --all
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     target = PauseTarget(kind=kind, key=key, selector=selector, all_objects=all_objects, namespace=namespace)
     words = {RECONCILE_ANNOTATION: utc_now().astimezone(UTC).isoformat()}
-    _annotate(target, words, "reconcile requested", (TargetCluster(context, kubeconfig), consent), output)
+    _annotate(target, words, "reconcile requested", consent, output)
 
 
 def _check_alone(kind: str, selector: str, *, all_objects: bool) -> None:
@@ -238,11 +238,10 @@ def _set_controller(
     config_map: ObjectKey,
     words: Mapping[str, str | None],
     action: str,
-    place: tuple[TargetCluster, Consent],
+    consent: Consent,
     output: OutputFormat,
 ) -> None:
     """Set the keys of a controller in the ConfigMap of an operator, and print what was done."""
-    cluster, consent = place
     subject = f"controller {next(iter(words))}"
 
     def run(attempt: Attempt) -> None:
@@ -250,7 +249,7 @@ def _set_controller(
             asyncio.run(set_data(attempt.config, config_map, words))
         _print(attempt, [subject], action, output)
 
-    consent.change(cluster, run, what=f"change ConfigMap {config_map.name}", namespace=config_map.namespace)
+    consent.change(run, what=f"change ConfigMap {config_map.name}", namespace=config_map.namespace)
 
 
 def _print(attempt: Attempt, subjects: Sequence[str], action: str, output: OutputFormat) -> None:
@@ -301,18 +300,17 @@ def _annotate(
     target: PauseTarget,
     words: Mapping[str, str | None],
     action: str,
-    place: tuple[TargetCluster, Consent],
+    consent: Consent,
     output: OutputFormat,
 ) -> None:
     """Set the annotations of the objects, and print what was done. None removes an annotation."""
-    cluster, consent = place
 
     def run(attempt: Attempt) -> None:
         changed = asyncio.run(annotate(attempt.config, target, words, dry_run=attempt.dry_run))
         _print(attempt, changed, action, output)
 
     namespace = target.namespace or target.key.rpartition("/")[0] or None
-    consent.change(cluster, run, what=f"change annotations of {target.kind}", namespace=namespace)
+    consent.change(run, what=f"change annotations of {target.kind}", namespace=namespace)
 
 
 async def annotate(

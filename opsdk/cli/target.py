@@ -67,13 +67,14 @@ class Attempt(NamedTuple):
 
 
 class Consent(NamedTuple):
-    """The options ``--yes`` and ``--dry-run`` of each command that changes a cluster."""
+    """The cluster that a command changes, and the options ``--yes`` and ``--dry-run``."""
 
+    cluster: TargetCluster
     yes: bool
     dry_run: bool
 
     @classmethod
-    def of(cls, *, yes: bool, dry_run: bool) -> Consent:
+    def of(cls, cluster: TargetCluster, *, yes: bool, dry_run: bool) -> Consent:
         """Return the options of a command line.
 
         Raises:
@@ -86,15 +87,12 @@ class Consent(NamedTuple):
                 "this command changes a cluster, and there is no terminal for the question: "
                 "pass --yes, or --dry-run to print the changes"
             )
-        return cls(yes, dry_run)
+        return cls(cluster, yes, dry_run)
 
-    def change(
-        self, cluster: TargetCluster, run: Callable[[Attempt], T], *, what: str, namespace: str | None = ""
-    ) -> T:
+    def change(self, run: Callable[[Attempt], T], *, what: str, namespace: str | None = "") -> T:
         """Run a command that changes a cluster: name the cluster, print the changes, ask, and make them.
 
         Args:
-            cluster: the cluster.
             run: makes one pass, and prints what it does. For the question, the first pass is a preview.
             what: the change in words, after server, context and namespace.
             namespace: where the command writes; empty for the namespace of the context, None for no single one.
@@ -103,7 +101,7 @@ class Consent(NamedTuple):
             ConfigError: there is no configuration, or it is invalid.
             typer.Exit: the answer was no.
         """
-        config = cluster.to_read()
+        config = self.cluster.to_read()
         place = f"{config.host} ({config.source})"
         place += "" if namespace is None else f", namespace {namespace or config.namespace}"
         print(f"{place}: {'would ' if self.dry_run else ''}{what}", file=sys.stderr)

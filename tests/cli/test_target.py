@@ -75,8 +75,8 @@ def test_a_change_names_server_context_and_namespace(
     """On standard error, so that the result on standard output stays as it is; a command that reads says nothing."""
     target = TargetCluster(context, kubeconfig)
     target.to_read()
-    consent = Consent.of(yes=not dry_run, dry_run=dry_run)
-    attempt = consent.change(target, lambda attempt: attempt, what="remove it", namespace=namespace)
+    consent = Consent.of(target, yes=not dry_run, dry_run=dry_run)
+    attempt = consent.change(lambda attempt: attempt, what="remove it", namespace=namespace)
     assert (attempt.dry_run, attempt.is_preview) == (dry_run, False)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", expected.format(kubeconfig) + "\n")
@@ -108,9 +108,9 @@ def test_a_terminal_shows_the_changes_and_asks(
         attempts.append(attempt)
         attempt.print(OutputFormat.JSON, ["a"], ["delete a"])
 
-    consent = Consent.of(yes=False, dry_run=False)
+    consent = Consent.of(TargetCluster("", kubeconfig), yes=False, dry_run=False)
     with nullcontext() if is_made else pytest.raises(typer.Exit, match="1"):
-        consent.change(TargetCluster("", kubeconfig), run, what="delete")
+        consent.change(run, what="delete")
     assert [(each.dry_run, each.is_preview) for each in attempts] == [(True, True), (False, False)][: 1 + is_made]
     captured = capsys.readouterr()
     assert captured.out == ('[\n  "a"\n]\n' if is_made else "")

@@ -63,7 +63,7 @@ def deploy(
 
     opsdk deploy --dry-run
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run or print_role)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run or print_role)
     parts = package_inputs(namespace=namespace, image=image)
     if print_role:
         print(to_yaml(deployer_roles(parts)), end="")
@@ -82,8 +82,7 @@ def deploy(
             )
             return asyncio.run(_deploy(attempt.config, parts, make))
 
-    target, name = TargetCluster(context, kubeconfig), parts.workload.name
-    problems = consent.change(target, run, what=f"install {name}", namespace=parts.workload.namespace)
+    problems = consent.change(run, what=f"install {parts.workload.name}", namespace=parts.workload.namespace)
     if problems:
         print("opsdk: " + "\n".join(problems), file=sys.stderr)
         raise typer.Exit(1)
@@ -110,7 +109,7 @@ def undeploy(
 
     opsdk undeploy --delete-objects --yes
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     # The image does not matter for a deletion.
     parts = package_inputs(namespace=namespace, image="-")
 
@@ -126,8 +125,7 @@ def undeploy(
             )
             asyncio.run(_undeploy(attempt.config, parts, make))
 
-    target, name = TargetCluster(context, kubeconfig), parts.workload.name
-    consent.change(target, run, what=f"remove {name}", namespace=parts.workload.namespace)
+    consent.change(run, what=f"remove {parts.workload.name}", namespace=parts.workload.namespace)
 
 
 class _StepLog:

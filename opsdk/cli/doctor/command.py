@@ -114,7 +114,7 @@ def cleanup(
 
     opsdk cleanup --finalizers controller.cattle.io/dns --kind sites.example.com --yes
     """
-    consent = Consent.of(yes=yes, dry_run=dry_run)
+    consent = Consent.of(TargetCluster(context, kubeconfig), yes=yes, dry_run=dry_run)
     if not finalizers and (kind or namespace):
         raise UsageError("--kind and --namespace require --finalizers")
     if finalizers and (operator or definitions):
@@ -134,7 +134,7 @@ def cleanup(
         return drained
 
     what = f"remove what {target.name} left" if target is not None else f"remove {', '.join(finalizers or ())}"
-    drained = consent.change(TargetCluster(context, kubeconfig), run, what=what, namespace=namespace or None)
+    drained = consent.change(run, what=what, namespace=namespace or None)
     for gvk, error in drained.problems:
         print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)
     if drained.problems:
