@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.http.server.response import HttpResponse, StreamResponse
-from opsdk.telemetry.series import Histograms, HistogramSeries
+from opsdk.telemetry.series import Histograms
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
-_WATCH_LABELS = ("component", "group", "resource", "scope", "subresource", "verb", "version")
+_WATCH_LABELS = (_LABELS[1], *_LABELS[3:])
 _SECONDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
 )  # fmt: skip
@@ -45,7 +45,6 @@ class Metrics:
         self._version = version
         self._checks = checks
         self._requests: Counter[tuple[str, ...]] = Counter()
-        self._seconds: dict[tuple[str, ...], HistogramSeries] = {}
         self._durations = Histograms(
             "apiserver_request_duration_seconds",
             "Seconds until a response begins, by verb and resource.",
@@ -66,10 +65,7 @@ class Metrics:
         if isinstance(response, StreamResponse) and call.info.verb == "watch":
             self._begin_watch(response, (labels[1], *labels[3:]))
             return
-        series = self._seconds.get(labels)
-        if series is None:
-            series = self._seconds[labels] = self._durations.series(*labels[1:])
-        series.observe(seconds)
+        self._durations.observe(seconds, *labels[1:])
 
     def _begin_watch(self, response: StreamResponse, labels: tuple[str, ...]) -> None:
         """Count a watch until its response is released."""

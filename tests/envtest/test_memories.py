@@ -37,7 +37,6 @@ _CONSTANT = (
     "FlowControl._classified",  # 1,024 users and resources
     "ObjectCache._sorted",  # the live objects, as long as they are not changed after a read
     "Metrics._requests",  # 10,000 combinations of labels, each with a histogram
-    "Metrics._seconds",
     "Histograms._series",
     "HistogramSeries._counts",
     "ObservingAuthorizer.",  # 10,000 uses

@@ -81,13 +81,11 @@ class RunStore:
         run = partial(self._responders.run, remote_command)
         if wants_spdy(request):
             return accept_command(request, run, streams)
-        first = (
-            StreamChannel.STDOUT
-            if remote_command.stdout
-            else StreamChannel.STDERR
-            if remote_command.stderr
-            else StreamChannel.ERROR
-        )
+        first = StreamChannel.ERROR
+        if remote_command.stdout:
+            first = StreamChannel.STDOUT
+        elif remote_command.stderr:
+            first = StreamChannel.STDERR
 
         async def begin(socket: WebSocket, protocol: str) -> None:
             await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=remote_command.stdin, first=first)
