@@ -133,7 +133,7 @@ norman: $(STAMP) ## a local API server with samples, and the REST API and web pa
 	$(BIN)/opsdk norman --apply samples/website/config/crd --apply samples/website/config/samples $(ARGS)
 
 compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in an environment of their own
-	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no --confcutdir=tests/compat tests/compat $(ARGS)
+	$(COMPAT)/bin/python -m pytest -q -n 3 --dist worksteal -W ignore --show-capture=no --confcutdir=tests/compat tests/compat $(ARGS)
 
 # Without the peers the run goes on: their rows say that they are missing.
 bench: $(STAMP) ## speed and memory beside other Python clients; ARGS="--only c,g --rounds 3"

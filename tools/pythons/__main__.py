@@ -1,6 +1,6 @@
 """``python -m tools.pythons``: runs the tests on several Pythons, and prints a table of what each gave.
 
-usage: python -m tools.pythons [--pythons "3.11 3.13"] [ARGUMENTS OF PYTEST...]
+usage: python -m tools.pythons [--pythons "3.11 3.13"] [--prepare | ARGUMENTS OF PYTEST...]
 
 Each Python has its environment in .venv-pythons. As root on Debian, a Python of another Debian release comes from a
 chroot in that folder; elsewhere it comes from PATH, pyenv or uv. The exit status is 1 if a test failed on any of them.
@@ -76,8 +76,8 @@ def find(version: str) -> Iterator[Callable[[], Interpreter]]:
     yield lambda: local_interpreter(version, CACHE, os.environ, Path.home())
 
 
-def test(version: str, arguments: Sequence[str]) -> Result:
-    """Run the tests on one Python, or return why this machine cannot have it."""
+def prepare(version: str) -> tuple[Interpreter | None, str]:
+    """Return a Python with its environment, and why the ways before it gave none."""
     reasons = list[str]()
     for way in find(version):
         try:
@@ -86,8 +86,16 @@ def test(version: str, arguments: Sequence[str]) -> Result:
         except MissingPythonError as problem:
             reasons.append(str(problem))
         else:
-            return replace(test_with(interpreter, version, arguments), instead="; ".join(reasons))
-    return Result(python=version, missing="; ".join(reasons))
+            return interpreter, "; ".join(reasons)
+    return None, "; ".join(reasons)
+
+
+def test(version: str, arguments: Sequence[str]) -> Result:
+    """Run the tests on one Python, or return why this machine cannot have it."""
+    interpreter, reasons = prepare(version)
+    if interpreter is None:
+        return Result(python=version, missing=reasons)
+    return replace(test_with(interpreter, version, arguments), instead=reasons)
 
 
 def test_with(interpreter: Interpreter, version: str, arguments: Sequence[str]) -> Result:
@@ -114,12 +122,17 @@ def main() -> int:
     """Run the tool; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.pythons", description="Run the tests on several Pythons.")
     parser.add_argument("--pythons", default=PYTHONS, help="the versions, such as '3.11 3.14'; default: %(default)s")
+    parser.add_argument("--prepare", action="store_true", help="make the environments only; runs no test")
     arguments, passed_on = parser.parse_known_args()
     try:
         versions = [series(version) for version in arguments.pythons.replace(",", " ").split()]
     except MissingPythonError as problem:
         parser.error(str(problem))
     CACHE.mkdir(exist_ok=True)
+    if arguments.prepare:
+        for version in versions:
+            prepare(version)
+        return 0
     print(f"pytest {shlex.join([*PYTEST, *passed_on])}", flush=True)
     results = [test(version, passed_on) for version in versions]
     print("\n".join(["", *table(results)]))
