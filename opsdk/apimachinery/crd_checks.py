@@ -8,10 +8,12 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/valid
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opsdk.apimachinery.crd_markers import INT_OR_STRING, LIST_KEYS, LIST_TYPE, MAP_TYPE, RULES
+from opsdk.apimachinery.serializer.yaml_scalars import resolve
 from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -22,7 +24,10 @@ _PATH = re.compile(r"(\.[^.\[\]]+|\[[^\]]+\])+")
 
 
 def check_definition(crd: JsonObject) -> None:
-    """Raise `UsageError` with all mistakes in the names, paths and schemas of `crd`, one on each line."""
+    """Raise `UsageError` with all mistakes in the names, paths and schemas of `crd`, one on each line.
+
+    Warns of field names that YAML reads otherwise.
+    """
     name = crd["metadata"]["name"]
     mistakes = [*_names(crd["spec"]), *_storage(crd["spec"])]
     for version in crd["spec"]["versions"]:
@@ -30,6 +35,10 @@ def check_definition(crd: JsonObject) -> None:
         mistakes += [f"{version['name']}{text}" for text in [*_paths(version, schema), *_schema(schema, "")]]
     if mistakes:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {text}" for text in mistakes))
+    for version in crd["spec"]["versions"]:
+        for path, word in _quoted_names(version["schema"]["openAPIV3Schema"], ""):
+            text = f"{name} {version['name']}{path}: kubectl reads the key {word} as a {resolve(word)[0]}"
+            warnings.warn(f'{text}: rename the field, or write "{word}": with quotes in YAML', stacklevel=2)
 
 
 def _names(spec: JsonObject) -> Iterator[str]:
@@ -109,6 +118,17 @@ def _schema(schema: JsonObject, path: str) -> Iterator[str]:
     for keyword, step in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(keyword), Mapping):
             yield from _schema(schema[keyword], f"{path}{step}")
+
+
+def _quoted_names(schema: JsonObject, path: str) -> Iterator[tuple[str, str]]:
+    """Yield path and name of the fields whose names are no strings in YAML without quotes, such as ``y`` and ``on``."""
+    for name, part in schema.get("properties", {}).items():
+        if resolve(name)[0] != "str":
+            yield f"{path}.{name}", name
+        yield from _quoted_names(part, f"{path}.{name}")
+    for key, step in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(part := schema.get(key), Mapping):
+            yield from _quoted_names(dict(part), f"{path}{step}")
 
 
 def _list_type(schema: JsonObject) -> Iterator[str]:

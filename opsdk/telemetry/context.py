@@ -16,6 +16,7 @@ from typing import Any, Literal, TextIO
 
 from opsdk.errors import UsageError
 from opsdk.telemetry.formats import JsonFormatter, TextFormatter, render_fields
+from opsdk.telemetry.missing_awaits import log_missing_awaits
 
 __all__ = ["log_context", "setup_logging"]
 
@@ -105,6 +106,8 @@ def setup_logging(
 ) -> None:
     """Configure the root logger. Call it once, in ``main``. A root logger that has handlers keeps them.
 
+    Calls of coroutine functions without ``await`` are logged as errors.
+
     Args:
         level: of the root logger.
         format: ``text`` writes time, level, logger, message and fields; ``json`` writes one JSON object per line.
@@ -126,3 +129,4 @@ def setup_logging(
     except (TypeError, ValueError) as error:
         raise UsageError(f"{error}: use a level such as 'DEBUG' or 'INFO'") from error
     add_context_to_records()
+    log_missing_awaits()

@@ -252,3 +252,33 @@ def test_required_fields_after_optional_ones() -> None:
 
     assert Mixed(required="a") == Mixed(optional=1, required="a")
     assert spec_of(Mixed)["required"] == ["required"]
+
+
+class Point(Model):
+    """Has a field whose name is a boolean in YAML."""
+
+    x: int = 0
+    y: int = 0
+
+
+class Chart(Model):
+    """Has such fields at each depth."""
+
+    points: list[Point]
+    named: dict[str, Point]
+    on: bool = False
+
+
+class ChartKind(Object[Chart, None]):
+    """The kind of charts."""
+
+    gvk = GroupVersionKind("shapes.opsdk.dev", "v1", "Chart")
+
+
+def test_names_that_yaml_reads_otherwise() -> None:
+    """A field whose unquoted name is no string in YAML gives a warning with its path."""
+    with pytest.warns(UserWarning, match="kubectl reads the key") as warned:
+        crd_for(ChartKind)
+    paths = [str(each.message).partition(":")[0].rpartition(" ")[2] for each in warned]
+    assert paths == ["v1.spec.points[].y", "v1.spec.named{}.y", "v1.spec.on"]
+    assert 'write "y": with quotes in YAML' in str(warned[0].message)

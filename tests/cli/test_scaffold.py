@@ -250,6 +250,40 @@ def test_names_of_kinds_and_groups() -> None:
         check_group_version("a.b", version)
 
 
+def test_kinds_whose_names_the_modules_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind hides no name of the files that are written for it: imported classes are refused, other names get `_`."""
+    project = new_project(tmp_path, monkeypatch)
+    assert main(["create", "webhook", "--kind", "Widget"]) == 0
+    assert main(["create", "version", "--kind", "Widget", "--version", "v2"]) == 0
+    nodes = [node for path in project.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    names = {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names |= {node.id for node in nodes if isinstance(node, ast.Name)} | {
+        n.arg for n in nodes if isinstance(n, ast.arg)
+    }
+    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    own = {name for name in names if "widget" in name.lower()} | {"CONVERTER", "conditions", "gvk", "text"}
+    classes = {name for name in names - own if name[0].isupper()}
+    for name in classes:
+        with pytest.raises(UsageError, match=f"another class {name}: choose a longer kind"):
+            module_of(name)
+    generated = {"annotations", "main", "make_operator"} | {name for name in names if name.startswith("test_")}
+    kinds = {name.title().replace("_", "") for name in names - own - classes - generated} - classes
+    assert {module_of(kind) for kind in kinds} & names == set()
+
+
+@pytest.mark.parametrize("kind", ["Class", "Meta", "Patch"])
+def test_a_kind_with_a_taken_name_works(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are Python, and the operator imports."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "taken"]) == 0
+    monkeypatch.chdir(tmp_path / "taken")
+    assert main([*API[:-1], kind]) == 0
+    assert main(["create", "webhook", "--kind", kind]) == 0
+    for path in Path().rglob("*.py"):
+        compile(path.read_text(), path, "exec")
+    assert f"from taken import {kind.lower()}_" in Path("taken/operator.py").read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -20,6 +20,13 @@ FAST = {case.pattern: case.name for case in CASES}
 EACH = [
     pytest.param(case, id=case.name, marks=[] if case.name in FAST.values() else pytest.mark.slow) for case in CASES
 ]
+DEEP = [pytest.mark.slow, pytest.mark.deep]
+TWINS = [
+    pytest.param(
+        case, id=case.name, marks=[] if case.name in FAST.values() else DEEP if place % 3 else pytest.mark.slow
+    )
+    for place, case in enumerate(CASES)
+]
 
 
 def test_the_corpus_has_the_bugs_of_the_study() -> None:
@@ -43,8 +50,8 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
         assert broken is not None
 
 
-@pytest.mark.parametrize("others", [2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.deep])])
-@pytest.mark.parametrize("case", EACH)
+@pytest.mark.parametrize("others", [2, pytest.param(4, marks=DEEP)])
+@pytest.mark.parametrize("case", TWINS)
 def test_the_twin_survives(case: CorpusCase, others: int) -> None:
     """Disturbances of the kind that finds the bug, and some others, do no harm. ``make corpus`` runs all of them."""
     disturbance = RESULTS[case.name].disturbance

@@ -33,6 +33,7 @@ from opsdk.manager.signals import stop_on_signals
 from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
+from opsdk.telemetry.missing_awaits import log_missing_awaits
 
 _REFRESH_SECONDS = 0.5
 # Seconds for the operator and its cluster to end after a signal.
@@ -108,6 +109,7 @@ def _log_to(console: Console | None, log_level: str) -> None:
     else:
         handler = RichHandler(console=console, show_path=False, markup=False)
         logging.basicConfig(level=level, format="%(name)s: %(message)s", handlers=[handler])
+        log_missing_awaits()
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 import sys
 
 from opsdk.errors import UsageError
 
 _DECLARED = re.compile(r'GroupVersionKind\(\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"')
+# Names in the modules of a new kind (templates.py): classes that they import, and names in lower case.
+_IMPORTED = (
+    "AdmissionContext", "AdmissionDeniedError", "Client", "Condition", "ConfigMap", "Context", "Environment",
+    "GroupVersionKind", "HubSpokeConverter", "Model", "Object", "ObjectMeta", "Operator", "Sequence", "Spoke",
+)  # fmt: skip
+_LOCAL = (
+    "add_to", "applies", "asdict", "assert_condition", "assert_rules", "check_readiness", "check_round_trip", "child",
+    "ctx", "deep_copy", "envtest", "eventually", "field", "from_hub", "invalid_field", "is_ready", "meta", "new",
+    "observed", "observed_rules", "old", "operator", "opsdk", "patch", "patches_status", "pytest", "reconcile",
+    "running", "set_defaults", "spec", "to_hub", "validate", "validate_update", "webhooks",
+)  # fmt: skip
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -25,14 +38,20 @@ def package_of(name: str) -> str:
 
 
 def module_of(kind: str) -> str:
-    """Return the module of a kind, in snake case. Raises `UsageError` for an invalid kind.
+    """Return the module of a kind, in snake case; `_` follows a name that Python or the module itself has.
 
-    >>> module_of("HTTPRoute"), module_of("Widget")
-    ('http_route', 'widget')
+    Raises `UsageError` for an invalid kind, and for one that hides a class of opsdk in its module.
+
+    >>> module_of("HTTPRoute"), module_of("Widget"), module_of("Class")
+    ('http_route', 'widget', 'class_')
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,62}", kind):
         raise UsageError(f"{kind!r} is not a valid kind: write it in CamelCase, such as Widget")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
+    if kind in _IMPORTED:
+        raise UsageError(f"the new module imports another class {kind}: choose a longer kind, such as My{kind}")
+    module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
+    taken = keyword.iskeyword(module) or hasattr(builtins, module) or module in _LOCAL
+    return f"{module}_" if taken else module
 
 
 def check_group_version(group: str, version: str) -> None:

@@ -185,24 +185,33 @@ from envtest import Environment
 from opsdk import Client, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.testing.eventually import assert_condition, eventually
+from opsdk.testing.rules import assert_rules, observed_rules
 from opsdk.testing.running import running
 
 $own_imports
 
 
 async def test_a_${variable}_becomes_ready(k8s_env: Environment, k8s_client: Client) -> None:
-    async with running(make_operator(), k8s_env):
-        meta = ObjectMeta($meta)
-        await k8s_client.create($kind(metadata=meta, spec=${kind}Spec(text="hi")))
-        child = await eventually(lambda: k8s_client.get(ConfigMap, "default/a"))
-        assert child.data == {"text": "hi"}
+    operator = make_operator()
+    with observed_rules(operator) as observed:
+        async with running(operator, k8s_env):
+            await check_readiness(k8s_client)
+    # The local server allows everything; a cluster allows what rbac= declares.
+    assert_rules(observed, operator.rules())
 
-        async def is_ready() -> $kind:
-            $variable = await k8s_client.get($kind, "$key")
-            assert_condition($variable, "Ready")
-            return $variable
 
-        await eventually(is_ready)
+async def check_readiness(k8s_client: Client) -> None:
+    meta = ObjectMeta($meta)
+    await k8s_client.create($kind(metadata=meta, spec=${kind}Spec(text="hi")))
+    child = await eventually(lambda: k8s_client.get(ConfigMap, "default/a"))
+    assert child.data == {"text": "hi"}
+
+    async def is_ready() -> $kind:
+        $variable = await k8s_client.get($kind, "$key")
+        assert_condition($variable, "Ready")
+        return $variable
+
+    await eventually(is_ready)
 ''')
 
 VERSION = Template('''"""$kind in $version, and its conversion. Objects are stored in $hub_version, the hub."""
