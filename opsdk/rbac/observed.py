@@ -162,6 +162,10 @@ class RuleRecorder(TelemetryHook):
                 needs.setdefault(permission, replace(request, permission=permission, forbidden=False))
         return needs
 
+    def __len__(self) -> int:
+        """The number of distinct requests."""
+        return len(self._requests)
+
     def __repr__(self) -> str:
         return f"<RuleRecorder of {len(self._requests)} requests>"
 

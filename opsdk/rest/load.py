@@ -47,6 +47,6 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
     if not home.exists():
         raise ConfigError(
             f"no cluster configuration: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}: "
-            "set $KUBECONFIG to the path of a kubeconfig"
+            "set $KUBECONFIG to the path of a kubeconfig; opsdk dev needs no cluster"
         )
     return config_from_files([home], context=context)

@@ -105,8 +105,8 @@ def is_deployed(live: JsonObject, manager: str) -> bool:
 
 
 def other_manager(live: JsonObject) -> str:
-    """Return the first field manager of a live object, for messages."""
-    return next((entry.name for entry in managers_of(live)), "unknown")
+    """Return the first field manager of a live object, for messages; the server's own writes a status only."""
+    return next((entry.name for entry in managers_of(live) if not entry.subresource), "unknown")
 
 
 def kind_of_tree(tree: JsonObject) -> Kind[Unstructured]:

@@ -15,12 +15,14 @@ from opsdk.api.core.v1 import Namespace, Service, ServicePort, ServiceSpec
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
+from opsdk.cli.dev.undeclared import UndeclaredRequests
 from opsdk.cli.loading import place_of
 from opsdk.cli.package.deployment import webhook_service_name
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import OpsdkError, UsageError
+from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import RestConfig
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, local_address, with_local_webhooks
@@ -216,10 +218,13 @@ class DevSession(Closing):
     async def _open(self, operator: Operator) -> _RunningCluster:
         """Return a cluster with the options and the scheme of an operator; they hold for all code that runs on it."""
         options = replace(operator.options.cluster, name=operator.name, field_owner=operator.name)
-        cluster = Cluster(self.config, options, scheme=operator.scheme)
+        cluster = Cluster(self.config, options, scheme=operator.scheme, hook=UndeclaredRequests(self._rules))
         task = asyncio.create_task(cluster.start(), name="opsdk dev/cluster")
         await cluster.wait_ready()
         return _RunningCluster(cluster, task)
+
+    def _rules(self) -> RuleSet:
+        return self.operator.rules() if self.operator is not None else RuleSet.everything()
 
     async def _wait_started(self, operator: Operator) -> None:
         """Return when all controllers run, or the operator has ended."""

@@ -120,8 +120,20 @@ def _findings(
                 line=document.line(problem.field),
                 object=document.subject,
                 field=problem.field,
-                message=problem.message,
+                message=problem.message + _key_advice(problem),
             )
+
+
+def _key_advice(problem: FieldProblem) -> str:
+    """Return why a key is another one than in the file.
+
+    >>> _key_advice(FieldProblem(field="spec.true", message="unknown field"))
+    ': YAML reads y, yes and on without quotes as true: quote the key'
+    """
+    last = problem.field.rpartition(".")[2]
+    words = {"true": "y, yes and on", "false": "n, no and off"}.get(last)
+    is_unknown = problem.message == "unknown field" and words is not None
+    return f": YAML reads {words} without quotes as {last}: quote the key" if is_unknown else ""
 
 
 def _built_in_problems(

@@ -86,6 +86,21 @@ def loader(module: Path) -> Callable[[], Operator]:
     return load
 
 
+async def test_requests_without_a_permission_are_named(module: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The local server allows them: the log says once what a cluster refuses, at which line, and what to add."""
+    async with Environment() as env, Cluster(env.config) as cluster, DevSession(env.config, loader(module)) as session:
+        await session.reload()
+        for name in "ab":
+            meta = {"name": name, "namespace": "default"}
+            tree = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": meta, "spec": {}}
+            await cluster.uncached.create(Unstructured.from_tree(tree))
+            await eventually(lambda name=name: cluster.uncached.get(ConfigMap, f"default/{name}"))
+    (line,) = [each.getMessage() for each in caplog.records if "no rbac= declares" in each.getMessage()]
+    assert line.startswith("no rbac= declares create configmaps")
+    assert f"({module}:21)" in line
+    assert "Add applies(...) of opsdk.rbac.rules for configmaps to the reconciler" in line
+
+
 async def test_the_newest_code_runs(module: Path) -> None:
     """New code, a new field with its definition, and a mistake: the children follow, from the same informers."""
     async with Environment() as env, Cluster(env.config) as cluster, DevSession(env.config, loader(module)) as session:
