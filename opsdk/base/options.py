@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from functools import lru_cache
+from typing import Any
 
 import msgspec
+
+from opsdk.base.place import caller_place
+from opsdk.errors import UsageError
 
 
 @lru_cache(maxsize=256)
@@ -23,7 +27,22 @@ class _DataclassFields:
         return _dataclass_fields(owner)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class _OptionsType(msgspec.StructMeta):
+    """Says which keywords there are: msgspec names neither the class nor its fields."""
+
+    def __call__(cls, *arguments: object, **values: object) -> Any:
+        try:
+            return super().__call__(*arguments, **values)
+        except TypeError:
+            unknown = ", ".join(sorted(set(values) - set(cls.__struct_fields__)))
+            if not unknown and not arguments:
+                raise
+            words = f"does not take {unknown}: it takes" if unknown else "takes keywords only:"
+            known = ", ".join(cls.__struct_fields__)
+            raise UsageError(f"{caller_place()}: {cls.__name__} {words} {known}") from None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, metaclass=_OptionsType):
     """Frozen, keyword-only options, equal by value.
 
     `msgspec.structs.replace` changes some of them, and so does `dataclasses.replace`.
