@@ -81,7 +81,7 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
         if head.kind and kind.representation is not PartialObjectMetadata:
             # If the kind differs, report that instead of a field error.
             _check_kind(str(head.api_version), str(head.kind), kind, data)
-        raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
+        raise DecodeError(f"{kind.gvk} {_name(data)}: {_misfit(error, kind)}") from error
     if obj.kind == kind.name and obj.api_version == kind.api_version:
         return obj
     return _with_kind(obj, kind, data)
@@ -118,12 +118,21 @@ def _check_kind(api_version: str, name: str, kind: Kind[T], data: bytes) -> None
         raise DecodeError(f"expected {kind.gvk}, got {api_version}, Kind={name}: {_name(data)}")
 
 
+def _misfit(error: Exception, kind: Kind[T]) -> str:
+    """Return which field does not fit the class, and what to do."""
+    text, _, path = str(error).partition(" - at `$.")
+    if not isinstance(error, msgspec.ValidationError):
+        return text
+    field = f"{path.rstrip('`')}: " if path else ""
+    return f"{field}{text}: correct the object, or widen {kind.representation.__name__}"
+
+
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     """Decode one object of `kind` from a JSON tree, which the object may share. Raises `DecodeError`."""
     try:
         obj = convert(tree, kind.representation)
     except JSON_ERRORS as error:
-        raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
+        raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {_misfit(error, kind)}") from error
     retain_unknown_fields(obj, tree)
     return _with_kind(obj, kind, b"")
 

@@ -7,10 +7,10 @@ the line to correct.
 from __future__ import annotations
 
 from opsdk.aio.containment import contain, leaf_errors
-from opsdk.errors import CodecError, OpsdkError, PanicError, SchemeError, UsageError
+from opsdk.errors import EncodeError, OpsdkError, PanicError, SchemeError, UsageError
 
-# Mistakes of the calling code: the traceback names the call.
-_CALLER_ERRORS = (UsageError, CodecError, SchemeError, PanicError)
+# Mistakes of the calling code: the traceback names the call. An object that cannot be decoded is no such mistake.
+_CALLER_ERRORS = (UsageError, EncodeError, SchemeError, PanicError)
 # Errors of a group that are described; a list of thousands would fill the log.
 _MAX_PARTS = 5
 # Groups within groups that are described.

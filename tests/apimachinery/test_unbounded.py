@@ -100,8 +100,8 @@ def test_bounds_hold_where_they_must(spec: JsonObject) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"replicas": "many"}, r"Expected `int`, got `str` - at `\$\.spec\.replicas`"),
-        ({"replicas": 9, "plain": "x"}, r"Expected `int`, got `str` - at `\$\.spec\.plain`"),
+        ({"replicas": "many"}, r"spec\.replicas: Expected `int`, got `str`: correct the object, or widen "),
+        ({"replicas": 9, "plain": "x"}, r"spec\.plain: Expected `int`, got `str`: correct the object, or widen "),
         ({"parts": [{"size": 9}]}, r"missing required field `name` - at `\$\.spec\.parts\[0\]`"),
     ],
 )

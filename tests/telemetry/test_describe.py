@@ -30,7 +30,7 @@ GET = RequestInfo(verb="get", resource="pods", namespace="default", name="web")
         (TerminalError("spec.image is wrong"), "spec.image is wrong", False),
         (TerminalError(), "TerminalError", False),
         (UsageError("no name"), "no name", True),
-        (DecodeError("bad"), "bad", True),
+        (DecodeError("bad"), "bad", False),
         (ValueError("a\n  b"), "ValueError: a b", True),
         (KeyError("a"), "KeyError: 'a'", True),
         (TimeoutError(), "TimeoutError", True),
