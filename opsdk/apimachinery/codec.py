@@ -124,7 +124,7 @@ def _misfit(error: Exception, kind: Kind[T]) -> str:
     if not isinstance(error, msgspec.ValidationError):
         return text
     field = f"{path.rstrip('`')}: " if path else ""
-    return f"{field}{text}: correct the object, or widen {kind.representation.__name__}"
+    return f"{field}{text}: correct the object, or the fields of {kind.representation.__name__}"
 
 
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:

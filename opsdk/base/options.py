@@ -30,16 +30,16 @@ class _DataclassFields:
 class _OptionsType(msgspec.StructMeta):
     """Says which keywords there are: msgspec names neither the class nor its fields."""
 
-    def __call__(cls, *arguments: object, **values: object) -> Any:
+    def __call__(self, *arguments: object, **values: object) -> Any:
         try:
             return super().__call__(*arguments, **values)
         except TypeError:
-            unknown = ", ".join(sorted(set(values) - set(cls.__struct_fields__)))
+            unknown = ", ".join(sorted(set(values) - set(self.__struct_fields__)))
             if not unknown and not arguments:
                 raise
             words = f"does not take {unknown}: it takes" if unknown else "takes keywords only:"
-            known = ", ".join(cls.__struct_fields__)
-            raise UsageError(f"{caller_place()}: {cls.__name__} {words} {known}") from None
+            known = ", ".join(self.__struct_fields__)
+            raise UsageError(f"{caller_place()}: {self.__name__} {words} {known}") from None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, metaclass=_OptionsType):
