@@ -69,7 +69,7 @@ $(INCIDENT_STAMP): pyproject.toml
 
 # worksteal keeps neighbours, which share servers, in one process, and no process idle. ARGS="-n 0" runs serially.
 PYTEST = $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=20
-test: $(STAMP) ## run the tests, on all cores, except slow ones: over about 0.7 s of CPU for a rare case
+test: $(STAMP) ## run the tests, on all cores, except slow ones: over about 0.4 s of CPU for a rare case
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations

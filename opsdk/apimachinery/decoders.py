@@ -51,7 +51,7 @@ def annotation_error(form: type[msgspec.Struct], error: Exception) -> UsageError
     """
     text = f"{form.__name__} cannot be decoded, correct its annotations: {_wrong_field(form)}{error}"
     if "| None, msgspec" in str(error) or "Optional[" in str(error):
-        text += ": move the bound to the type, as in Annotated[int, Meta(ge=1)] | None"
+        text += ": move the bounds to the type without None, as in Annotated[int, Meta(ge=1)] | None"
     return UsageError(text)
 
 

@@ -13,6 +13,7 @@ from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, Object
 from opsdk.apimachinery.scheme import Scheme
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.clashes import check_clashes
@@ -72,6 +73,13 @@ class OperatorDeclaration:
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
         if not name:
             raise UsageError("an operator needs a name: it is the field manager and the reporting controller of Events")
+        if problems := dns_subdomain(name):
+            raise UsageError(
+                f"{caller_place()}: the operator's name {name!r} names its Lease and roles too: {problems[0]}"
+            )
+        passed: object = options
+        if passed is not None and not isinstance(passed, OperatorOptions):
+            raise UsageError(f"{caller_place()}: the options of {name} are {passed!r}: pass OperatorOptions(...)")
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()

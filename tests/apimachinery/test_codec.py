@@ -224,6 +224,7 @@ def things(draw: st.DrawFn) -> JsonObject:
     return {"apiVersion": "demo.opsdk.dev/v1", "kind": "Thing", "metadata": meta, "spec": spec, **draw(unknown)}
 
 
+@pytest.mark.slow
 @given(things())
 def test_any_tree_survives_unchanged(tree: JsonObject) -> None:
     """Decoded as its type and encoded again it is the same tree."""
@@ -231,6 +232,7 @@ def test_any_tree_survives_unchanged(tree: JsonObject) -> None:
     assert msgspec.json.decode(encode(decode(raw(tree), unstructured_kind("demo.opsdk.dev/v1", "Thing")))) == tree
 
 
+@pytest.mark.slow
 @given(things(), st.data())
 def test_a_typed_change_changes_nothing_else(tree: JsonObject, data: st.DataObject) -> None:
     """After any typed change the known fields are as set, and every unknown field is where it was."""

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.kinds import class_place, kind_of
+from opsdk.apimachinery.object import gvk_of
 from opsdk.errors import UsageError
 
 
@@ -32,3 +34,9 @@ def test_a_class_without_a_kind_has_its_place(tmp_path: Path, monkeypatch: pytes
 def test_what_has_no_source_has_no_place(value: object) -> None:
     """Built-in classes, classes without a module, and other values."""
     assert class_place(value) == ""
+
+
+def test_a_class_in_place_of_an_object_is_named() -> None:
+    """`client.create(ConfigMap)` says what to pass."""
+    with pytest.raises(UsageError, match=r"ConfigMap is a class: pass an object, ConfigMap\(\.\.\.\)"):
+        gvk_of(ConfigMap)  # type: ignore[arg-type]

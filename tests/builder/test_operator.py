@@ -117,6 +117,10 @@ async def test_metrics_and_health() -> None:
 
 def test_before_the_start_cluster_attributes_are_errors() -> None:
     """Before the start, attributes that need a cluster raise UsageError; an operator needs a name."""
+    with pytest.raises(UsageError, match=r"test_operator\.py:\d+: the operator's name 'My Op' names its Lease"):
+        Operator("My Op")
+    with pytest.raises(UsageError, match="pass OperatorOptions"):
+        Operator("shop", {"namespace": "a"})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="needs a name"):
         Operator("")
     operator = Operator("x")

@@ -26,6 +26,7 @@ def search(bounds: CacheBounds, machine: type[OwnWritesMachine] = OwnWritesMachi
     return reachable_states(lambda: machine(bounds), _NO_LIMIT, at_rest=OwnWritesMachine.come_to_rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [

@@ -701,6 +701,7 @@ async def test_typed_children_come_back_typed() -> None:
 
 
 # ------------------------------------------------------------------ memory
+@pytest.mark.slow
 async def test_an_applier_forgets_children_that_are_deleted() -> None:
     """200 names are applied and deleted by another client: what is remembered is that of the live child."""
     async with cached_world() as cluster:

@@ -24,6 +24,7 @@ def search(bounds: ApplierBounds) -> int:
         return reachable_states(lambda: ApplierMachine(bounds), _NO_LIMIT, at_rest=ApplierMachine.come_to_rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "states"),
     [
@@ -66,6 +67,7 @@ def ignore_version(record: Any, uid: str, resource_version: str) -> bool:
     return bool(record.uid == uid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "bug", "bounds", "message"),
     [

@@ -189,6 +189,7 @@ def test_a_recording_is_read_from_manifests(tmp_path: Path) -> None:
         recorded_rules(tmp_path / "missing.yaml")
 
 
+@pytest.mark.slow
 @given(PERMISSIONS, PERMISSIONS)
 def test_following_every_advice_leaves_nothing_to_report(granted: set[Permission], needed: set[Permission]) -> None:
     """The union of the needed permissions and nothing else has one finding, and it is ok."""

@@ -20,14 +20,14 @@ from opsdk.api.core.v1 import ConfigMap, Secret
 
 operator = Operator("shop-operator")
 hooks = Operator("hooks")
-odd = Operator('Shop "x" {{ y }}\\n')
+odd = Operator("shop.example")
 
 
 @operator.reconciler(ConfigMap)
 async def reconcile(config: ConfigMap) -> None: ...
 
 
-@odd.reconciler(Secret, name="the secrets")
+@odd.reconciler(Secret, name='the "x" {{ y }}\\n')
 async def secrets(secret: Secret) -> None: ...
 
 
@@ -136,13 +136,12 @@ def test_an_operator_without_controllers_has_fewer_files(capsys: pytest.CaptureF
     assert not {"runbooks/OpsdkWorkersBusy.md", "runbooks/OpsdkNoLeader.md"} & set(texts())
 
 
-def test_an_odd_name_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    """The object has a name of Kubernetes, and the name is text everywhere else."""
+def test_odd_names_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """The object has a name without dots; the name of a controller stays on its line."""
     assert generate("odd") == 0
     rule = yaml.safe_load(texts()["prometheus_rule.yaml"])
-    assert re.fullmatch(r"shop-x-y-[0-9a-f]{8}", rule["metadata"]["name"])
-    (last,) = rule["spec"]["groups"][0]["rules"][-1:]
-    assert last["annotations"]["description"].startswith('Shop "x" {{"{{"}} y }}: ')
+    assert re.fullmatch(r"shop-example-[0-9a-f]{8}", rule["metadata"]["name"])
+    assert '`the "x" {{ y }}  (Secret)`' in texts()["runbooks/OpsdkWorkersBusy.md"]
 
 
 @pytest.mark.parametrize(

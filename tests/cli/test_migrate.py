@@ -133,6 +133,7 @@ def operators(draw: st.DrawFn) -> tuple[str, list[str]]:
     return "\n\n\n".join(blocks) + "\n", names
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(operators())
 def test_every_handler_is_reported_and_the_output_imports(operator: tuple[str, list[str]]) -> None:
@@ -152,6 +153,7 @@ def test_every_handler_is_reported_and_the_output_imports(operator: tuple[str, l
     assert migrate(text) == migration
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(operators())
 def test_what_is_not_migrated_is_named_in_the_code(operator: tuple[str, list[str]]) -> None:
@@ -401,6 +403,7 @@ def test_kinds_come_from_definitions_then_from_the_built_in_ones() -> None:
 
 
 # ------------------------------------------------------------------ the command
+@pytest.mark.slow
 def test_the_command_writes_a_folder_once(tmp_path: Path) -> None:
     """A second run writes the same bytes; an edited file is kept unless the user forces it."""
     arguments = ["migrate", "kopf", str(SITES / "sites_operator.py"), "--output", str(tmp_path), "--no-start"]

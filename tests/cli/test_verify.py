@@ -97,6 +97,7 @@ async def reconcile(site: Unstructured, ctx: Context) -> None:
 """
 
 
+@pytest.mark.slow
 def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a file, which the printed test names too. Without it, the message says what to pass."""
     project.write_text(UNSTRUCTURED)
@@ -134,6 +135,7 @@ def test_equal_runs_have_equal_transcripts(project: Path) -> None:
     assert b"GET /api/v1/configmaps?watch=true" in first.transcript
 
 
+@pytest.mark.slow
 def test_a_bug_is_shown_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 2; the disturbance, what followed, the operations that lead there, and a test.
 
@@ -311,6 +313,7 @@ MISSING = "the operator looks for ConfigMap default/settings, which nothing crea
 NOTHING = "spec.text has no value that the schema admits"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "meta", "options", "status", "sentence"),
     [

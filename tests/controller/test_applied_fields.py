@@ -218,6 +218,7 @@ async def test_a_failed_reconcile_takes_nothing_back() -> None:
         assert (await annotations_of(client, "one"))[MARK] == "1"
 
 
+@pytest.mark.slow
 async def test_a_new_process_takes_back_what_the_former_one_applied() -> None:
     """The record on the object outlives the process; the object to take back from may be gone."""
     names = ["one", "two"]

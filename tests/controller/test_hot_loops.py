@@ -306,6 +306,7 @@ async def test_polls_and_progress_are_no_hot_loops() -> None:
         assert len(await outside.uncached.list(Secret, namespace="default")) == 50
 
 
+@pytest.mark.slow
 async def test_a_limit_of_zero_slows_nothing() -> None:
     """The loop goes on as fast as it can; the test ends it after a thousand passes."""
     passes = 0

@@ -62,6 +62,7 @@ class OtherHolder(Holder):
     """A holder whose attribute has a label of its own."""
 
 
+@pytest.mark.slow
 async def test_a_shared_container_counts_for_each_class_that_holds_it() -> None:
     """A shared container counts once for each class that holds it, in any order of the walk."""
     shared = list(range(50))
@@ -214,6 +215,7 @@ async def _reconcile_nothing(_: Request) -> None:
     """Succeed."""
 
 
+@pytest.mark.slow
 async def test_no_memory_of_a_queue_grows_with_names() -> None:
     """2,000 names under a leader, a standby and raising map functions."""
     await _assert_queues_are_bounded(2000)

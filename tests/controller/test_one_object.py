@@ -297,6 +297,7 @@ async def test_whatever_raises_while_an_object_is_reconciled(
                 await client.patch(box(name), merge_patch({"spec": {"size": 2 + start}}))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("fails", [True, False], ids=["guard and done", "done"])

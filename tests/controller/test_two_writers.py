@@ -361,6 +361,7 @@ async def test_an_error_condition_of_the_reconciler_wins() -> None:
         assert await reasons(client) == {"Stalled": "WaitsForUser"}
 
 
+@pytest.mark.slow
 async def test_a_daemon_writes_no_condition_of_the_operator() -> None:
     """The controller of a daemon has no part in the conditions that the options of the operator ask for."""
     options = ControllerOptions(ready_condition="Ready", error_condition="Stalled")

@@ -60,6 +60,7 @@ def test_a_version_against_itself_has_an_empty_plan(name: str, seed: int) -> Non
     assert plan.is_empty, "\n".join(line.text for line in text_lines(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

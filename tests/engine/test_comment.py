@@ -96,6 +96,7 @@ def test_a_plan_of_any_size_fits_a_comment(objects: int, changes: int, consequen
         assert "dns.example.com:53: it was not reached" in text
 
 
+@pytest.mark.slow
 def test_a_comment_says_what_is_missing_and_where_the_whole_is() -> None:
     """The last line counts what was left out, and has the command that prints it."""
     last = markdown_lines(_plan(900, 2, 1))[-1]

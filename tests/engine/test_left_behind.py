@@ -49,6 +49,7 @@ def test_many_children_of_one_owner() -> None:
     assert not plan.is_dangerous
 
 
+@pytest.mark.slow
 def test_between_two_versions_on_a_cluster_that_none_of_them_touched() -> None:
     """The state between them has the children of the other version."""
     old, new = named("config"), named("settings")

@@ -55,6 +55,7 @@ def test_an_unchanged_version_has_an_empty_plan() -> None:
     assert assert_plan(state_of(OLD), operator=OLD.operator, rules=ALL).is_empty
 
 
+@pytest.mark.slow
 def test_runs_on_different_states_create_different_uids() -> None:
     """A run on the end of another one, as ``opsdk plan --save`` writes it, must not repeat the uids of that one."""
 
@@ -108,6 +109,7 @@ def test_values_of_secrets_are_hidden() -> None:
     assert not any(value in printed for value in ("aHVudGVy", "hunter", "t0ken", "dDBrZW4="))
 
 
+@pytest.mark.slow
 def test_an_external_system_without_a_double_fails() -> None:
     """The operator runs into it after the user's change; the message names the system."""
 

@@ -103,6 +103,7 @@ def own_modules() -> Iterator[None]:
 WAYS = ["opsdk deploy", "kubectl apply", "kubectl create", "helm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sample", "way"),
     [

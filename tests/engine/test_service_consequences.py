@@ -141,6 +141,7 @@ def test_what_sends_requests_to_it_is_named(caller: str, new: Version, why: str)
     assert (subject, message) in losses(between)
 
 
+@pytest.mark.slow
 def test_an_ingress_of_the_operator_that_names_another_service() -> None:
     """The new version names a Service that nothing creates."""
     old = version(service("app-0"), ingress("app-0"))

@@ -86,6 +86,7 @@ def test_another_value_is_shown_once_for_each_object() -> None:
     assert len(result.reported) == 2
 
 
+@pytest.mark.slow
 def test_a_child_of_one_version_only_is_shown() -> None:
     """Created or deleted: the other side does not have it."""
     more = version(config("extra", a="1"))
@@ -125,6 +126,7 @@ def test_what_others_change_reaches_the_shadow() -> None:
     assert scales[-1] == 3
 
 
+@pytest.mark.slow
 def test_a_deletion_with_finalizers_is_compared() -> None:
     """One version never removes its finalizer: its object stays, and the leader's does not."""
 
@@ -190,6 +192,7 @@ def test_the_leader_is_not_mentioned_if_all_was_compared() -> None:
     assert "leader" not in summary_of(shadow(version(), version(), create_and_delete).outcome).partition(":")[2]
 
 
+@pytest.mark.slow
 def test_a_missing_permission_is_named() -> None:
     """The operator runs with the permissions that it declares."""
     result = shadow(version(), version(image="app:2", rules=RuleSet([])), wait)

@@ -183,6 +183,7 @@ LOGIN = {
 }
 
 
+@pytest.mark.slow
 def test_what_depends_on_a_read_that_was_refused_is_marked() -> None:
     """The ConfigMap would not change. The plan cannot know it, and says on what it depends."""
     version = reading(lambda: "nobody")
@@ -337,6 +338,7 @@ def test_a_deletion_in_a_kind_that_was_refused_says_that_it_was(
 
 
 # ---------------------------------------------------------------- other commands
+@pytest.mark.slow
 def test_a_version_against_itself_is_unchanged_and_not_whole() -> None:
     """What neither of the two could see, their difference cannot show."""
     cluster = without_kinds(state(), ["secrets", DEFINITIONS])

@@ -26,6 +26,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.realtime
 @pytest.mark.behaviour(141, better="There are no processes that could be left behind.")
 async def test_twenty_lives_leave_nothing() -> None:

@@ -66,6 +66,7 @@ async def test_a_busy_port_is_an_error_at_once() -> None:
             await two.serve(port=web.port, tls=False)
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_the_command_serves_and_stops(tmp_path: Path) -> None:
     """The command prints one line, writes a private kubeconfig, stops on a signal, and keeps its objects."""
@@ -96,6 +97,7 @@ def test_the_command_serves_and_stops(tmp_path: Path) -> None:
     assert revisions[0] == revisions[1]
 
 
+@pytest.mark.slow
 @pytest.mark.realtime
 def test_authorization_can_be_switched_off(tmp_path: Path) -> None:
     """With AlwaysAllow a user without roles may read everything; without anonymous users, credentials are needed."""

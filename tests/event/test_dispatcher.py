@@ -434,6 +434,7 @@ async def test_no_exception_of_a_function_stops_a_source(error: BaseException, a
         assert bound.taken() == ["bad"]
 
 
+@pytest.mark.slow
 async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
     """3,000 objects are deleted at once while the map function raises: all are mapped when it works again."""
     broken = True

@@ -56,6 +56,7 @@ def test_each_shard_has_at_most_one_version_and_it_is_the_wanted_one_if_it_lives
             assert (shard in placed) == bool(versions and not is_strict)
 
 
+@pytest.mark.slow
 @given(VERSIONS, CANARIES)
 def test_all_members_compute_the_same_placement(versions: dict[str, str], canary: Canary) -> None:
     """The order of members and shards does not matter, and a choice survives its annotation."""

@@ -187,6 +187,7 @@ async def test_debug_pages_show_the_controllers_of_all_clusters() -> None:
         assert replica.fleet.runner.enqueue_now("configmap@asia", "default", "x") == ""
 
 
+@pytest.mark.slow
 async def test_a_replica_that_stops_hands_its_clusters_over() -> None:
     """Changes during the hand-over are reconciled by the next owner."""
     async with World(["eu", "us", "asia"]) as world:

@@ -161,6 +161,7 @@ async def test_one_replica_owns_everything_at_once() -> None:
         assert asyncio.get_running_loop().time() - began < 3
 
 
+@pytest.mark.slow
 async def test_replicas_share_shards_and_hand_them_over() -> None:
     """A replica that joins gets its share after a warm-up; one that stops hands all over; no shard has two writers."""
     async with environment.Environment() as env, Fleet(env) as fleet:
@@ -179,6 +180,7 @@ async def test_replicas_share_shards_and_hand_them_over() -> None:
         assert b.ownership.owned()
 
 
+@pytest.mark.slow
 async def test_replicas_that_stop_together_leave_every_shard_free() -> None:
     """No replica waits for another one that leaves as well, and the next start does not wait for a lease."""
     async with environment.Environment() as env, Fleet(env) as fleet:
@@ -194,6 +196,7 @@ async def test_replicas_that_stop_together_leave_every_shard_free() -> None:
         assert {shard_of(lease): holder_of(lease) for lease in leases} == dict.fromkeys(SHARDS, "")
 
 
+@pytest.mark.slow
 async def test_a_killed_replica_is_replaced_after_its_lease() -> None:
     """The shards of a replica that vanishes go to the others when its lease has expired, and not before."""
     async with environment.Environment() as env, Fleet(env) as fleet:
@@ -272,6 +275,7 @@ async def test_a_restart_keeps_the_shard() -> None:
         assert [kind for kind, shard in a.log if shard == "cluster-5"] == ["start", "close", "start"]
 
 
+@pytest.mark.slow
 async def test_a_replica_that_lost_its_lease_begins_again() -> None:
     """Without an answer from the server, its work is cancelled; afterwards it takes part with a new identity."""
     async with environment.Environment() as env, Fleet(env) as fleet:

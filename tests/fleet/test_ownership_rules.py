@@ -190,6 +190,7 @@ def test_deleted_leases_do_not_make_a_second_writer(seed: int) -> None:
     assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 30, *(pytest.param(seed, marks=DEEP) for seed in range(1, 7))])
 def test_leases_deleted_again_and_again_do_not_make_a_second_writer(seed: int) -> None:
     """A lease that is deleted within seconds of its creation, before others could read it, still has one writer.

@@ -164,6 +164,7 @@ def test_one_item_after_the_other_gets_no_more_turns_than_a_backlog() -> None:
     assert Counter(turns) == {"backlog": 50, "hot": 50}
 
 
+@pytest.mark.slow
 def test_no_memory_grows_with_the_names_of_flows() -> None:
     """A hundred thousand tenants come and go beside one that always has items: flows that are empty for a round go."""
     order: FairOrder[tuple[str, int]] = FairOrder(lambda item: item[0], lambda _: 1.0)

@@ -68,6 +68,7 @@ permissions = st.builds(
 rule_sets = st.lists(permissions, max_size=6).map(RuleSet)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(rule_sets, rule_sets)
 def test_a_review_agrees_with_coverage(granted: RuleSet, required: RuleSet) -> None:

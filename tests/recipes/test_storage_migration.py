@@ -561,6 +561,7 @@ async def test_an_operator_migrates_the_kind_that_it_reconciles() -> None:
         assert counts.keys() == here.stored().keys()
 
 
+@pytest.mark.slow
 async def test_objects_in_a_file_are_rewritten(tmp_path: Path) -> None:
     """The versions are read from the database after the server has closed it."""
     async with world(3, data_dir=tmp_path) as here:

@@ -103,6 +103,7 @@ def test_watches_at_every_cut(cuts: list[int]) -> None:
     assert lines[0]["object"]["metadata"]["name"] == "db"
 
 
+@pytest.mark.slow
 def test_copies_in_other_objects() -> None:
     """A value of a Secret that was seen is hidden in other objects, plain and in base64."""
     config_map = {"kind": "ConfigMap", "data": {"url": f"db://{PASSWORD}@db", "encoded": ENCODED}}

@@ -69,6 +69,7 @@ def test_five_interim_responses_are_skipped_and_a_sixth_is_an_error() -> None:
 
 
 # ------------------------------------------------------------------ compressed data
+@pytest.mark.slow
 def test_a_bomb_is_refused_in_slices() -> None:
     """No slice is larger than a megabyte, and the end comes long before the gigabyte."""
     compressor = zlib.compressobj(wbits=31)

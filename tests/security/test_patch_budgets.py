@@ -32,6 +32,7 @@ def test_an_identity_is_equal_where_values_are_equal(a: JsonValue, b: JsonValue)
     assert (identity(a) == identity(b)) == deep_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operations",
     [

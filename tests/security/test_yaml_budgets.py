@@ -54,6 +54,7 @@ def test_a_document_takes_linear_time(shape: str) -> None:
     assert large < 0.5
 
 
+@pytest.mark.slow
 def test_values_are_limited() -> None:
     """Beyond the budget a document is refused, with aliases or without."""
     with pytest.raises(SyntaxProblemError, match="excessive"):

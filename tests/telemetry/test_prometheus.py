@@ -304,6 +304,7 @@ class Changes:
         return self._count
 
 
+@pytest.mark.slow
 def test_controllers_of_equal_names_share_their_series() -> None:
     """The controllers of a fleet's clusters have equal names: all of them count until they end."""
     hook = PrometheusHook(CollectorRegistry())

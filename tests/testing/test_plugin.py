@@ -83,6 +83,7 @@ async def test_realtime(request):
 """
 
 
+@pytest.mark.slow
 def test_async_fixtures_share_the_loop_of_their_test(tmp_path: Path) -> None:
     """Coroutine and generator fixtures run in the test's task, in virtual time, and end with it."""
     out = run(tmp_path, FIXTURES)
@@ -264,6 +265,7 @@ def pytest_addoption(parser):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["asyncio", "anyio"])
 @pytest.mark.parametrize("by_option", [True, False])
 def test_another_plugin_in_auto_mode_is_an_error(name: str, by_option: bool, tmp_path: Path) -> None:

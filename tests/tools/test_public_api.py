@@ -178,6 +178,7 @@ def test_a_hook_can_grow() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_a_definition_is_public_in_one_product_only() -> None:
     """Each product counts its own names."""
     homes = [name for product in PRODUCTS for name in public_names(ROOT, product)]

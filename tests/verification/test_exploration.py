@@ -153,6 +153,7 @@ def test_the_state_of_doubles_has_no_addresses() -> None:
 
 
 # ---------------------------------------------------------------- searches
+@pytest.mark.slow
 def test_a_search_is_complete() -> None:
     """The same number of states, for any number of processes."""
     small = Bounds(crashes=0, stale_views=0, deviations=1)
@@ -183,6 +184,7 @@ def test_an_order_of_tasks_has_its_own_search() -> None:
     assert (one.states, one.counterexamples) == (two.states, [])
 
 
+@pytest.mark.slow
 def test_what_an_operator_remembers_is_a_part_of_the_state() -> None:
     """A crash forgets variables: with the same objects, it is another state than before."""
 
@@ -200,6 +202,7 @@ def test_what_an_operator_remembers_is_a_part_of_the_state() -> None:
     assert explore(declare(body), STEPS, bounds).states > explore(declare(good), STEPS, bounds).states
 
 
+@pytest.mark.slow
 def test_a_bug_of_one_order_is_found() -> None:
     """The user's edit has to come between two requests of one reconcile. The schedule repeats it."""
     declared = declare(note_what_is_newest)
@@ -250,6 +253,7 @@ class ChanceOperator:
             await ctx.apply(Secret(metadata=meta, string_data={"number": number}))
 
 
+@pytest.mark.slow
 def test_an_operator_that_decides_by_chance_is_refused() -> None:
     """Equal runs differ, so that no order is the reason."""
     with pytest.raises(OpsdkError, match=r"two equal runs differ \(state at rest: secrets default/copy"):
@@ -264,6 +268,7 @@ async def ask_outside_what_is_newest(obj: ConfigMap, ctx: Context) -> None:
     await good(obj, ctx)
 
 
+@pytest.mark.slow
 def test_a_connection_of_one_order_ends_the_search() -> None:
     """The sentence says what to add."""
     with pytest.raises(OpsdkError, match=r"does not reach newest\.example\.com:443: declare doubles"):
@@ -283,6 +288,7 @@ def test_a_platform_without_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         explore(declare(good), STEPS)
 
 
+@pytest.mark.slow
 def test_no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process group of the search is gone. The test's process may have other children."""
     fork, groups = os.fork, list[int]()

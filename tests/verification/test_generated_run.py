@@ -165,6 +165,7 @@ def of(summary: GeneratedSummary, oracle: Oracle) -> list[OracleFinding]:
 
 
 # ---------------------------------------------------------------- what is found
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "oracle", "text"),
     [
@@ -223,6 +224,7 @@ def test_operators_with_daemons_and_temporary_errors_pass(name: str) -> None:
 
 
 # ---------------------------------------------------------------- what the workload lacks
+@pytest.mark.slow
 def test_an_operator_that_writes_nothing_is_named() -> None:
     """That it has no bugs would be false assurance."""
     summary = checked(do_nothing, operations=6)

@@ -57,6 +57,7 @@ def archiving(*, updates: bool) -> Simulation:
     return Simulation(operator=make, environment=envtest.Environment, actions=[create, edit, delete], check=anything)
 
 
+@pytest.mark.slow
 def test_an_object_that_was_never_seen_leaves_nothing() -> None:
     """The copy of a source that came and went unseen does not exist, and need not."""
     steps = [WorkloadStep("create"), WorkloadStep("delete")]

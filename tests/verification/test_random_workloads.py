@@ -54,6 +54,7 @@ def test_server_agrees_with_random_workloads() -> None:
         runner.run(env.__aexit__(None, None, None))
 
 
+@pytest.mark.slow
 @given(specs, st.integers(0, 40))
 def test_operations_continue_each_other_within_the_budget(spec: JsonObject, operations: int) -> None:
     """Each operation begins where the last admitted one ended, and there are not more than allowed."""

@@ -26,12 +26,14 @@ def test_each_schema_is_a_field() -> None:
     assert [field.name for field in fields] == ["tags", "labels", "tags", "example"]
 
 
+@pytest.mark.slow
 @given(specs)
 def test_schema_within_the_budget_is_equal(spec: JsonObject) -> None:
     """Nothing is cut off a schema within its budget, and the original is left as it is."""
     assert cut_schema(spec, SchemaBudget()) == (spec, [])
 
 
+@pytest.mark.slow
 @given(specs)
 def test_cut_schema_is_within_the_budget(spec: JsonObject) -> None:
     """A schema beyond its budget of fields keeps as many as allowed, and the other paths are named."""

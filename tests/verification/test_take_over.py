@@ -98,6 +98,7 @@ def light_operator(*, asks: bool, replicas: int = 2) -> Simulation:
     )
 
 
+@pytest.mark.slow
 def test_a_leader_with_an_old_view_is_found() -> None:
     """It deletes what the leader before it created; that it creates it again later does not hide it."""
     summary = run_verification(light_operator(asks=False), [STEPS], kinds=[DisturbanceKind.TAKE_OVER])
@@ -109,6 +110,7 @@ def test_a_leader_with_an_old_view_is_found() -> None:
     assert verify_disturbance(light_operator(asks=False), STEPS, broken.disturbance) == broken.violations
 
 
+@pytest.mark.slow
 def test_an_operator_that_asks_first_survives() -> None:
     """The server knows that the lamp is on."""
     summary = run_verification(light_operator(asks=True), [STEPS], kinds=[DisturbanceKind.TAKE_OVER])
@@ -167,6 +169,7 @@ def test_a_leader_that_never_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert any(each.startswith("leadership: ") for broken in summary.broken for each in broken.violations)
 
 
+@pytest.mark.slow
 def test_a_leader_without_its_lease_stops() -> None:
     """The standby does the rest. Without a standby there is no such place."""
     summary = run_verification(light_operator(asks=True), [STEPS], kinds=[DisturbanceKind.LOSE_LEASE])

@@ -82,6 +82,7 @@ def test_schema_that_contains_itself_has_a_workload() -> None:
     assert workload.cut == (f"the schema has parts beyond 6 levels or 20000 fields: {rest}",)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.integers(0, 2**64))
 def test_seed_changes_the_order_only(seed: int) -> None:

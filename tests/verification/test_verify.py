@@ -157,6 +157,7 @@ class RememberingOperator:
 
 
 # ---------------------------------------------------------------- what is found
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "children", "kind", "oracle"),
     [
@@ -248,6 +249,7 @@ async def end_the_process(site: Site, ctx: Context) -> None:
     sys.exit(3)
 
 
+@pytest.mark.slow
 def test_writes_that_go_on_are_noted() -> None:
     """They are no bug: they may be a heartbeat. States at rest say little then."""
     outcome = run_guided(declare(write_for_ever, children=Secret), [STEPS[0], STEPS[2]])
@@ -262,6 +264,7 @@ def test_an_operator_that_ends_its_process_crashed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_finding_is_repeated_by_its_test() -> None:
     """Workload and disturbance are in the printed test, and give the same violations in any run."""
     steps = [WorkloadStep("create_site"), WorkloadStep("edit_site")]
@@ -273,6 +276,7 @@ def test_a_finding_is_repeated_by_its_test() -> None:
     assert verify_disturbance(declared, steps, None) == ()
 
 
+@pytest.mark.slow
 def test_a_printed_test_runs_as_it_is_printed() -> None:
     """With its imports, beside the simulation that it names."""
     declared = declare(report_before_the_child)
@@ -410,6 +414,7 @@ def test_a_verification_that_attacks_nothing_fails(workloads: Sequence[int], kin
         verify(declare(good), workloads, kinds=kinds)
 
 
+@pytest.mark.slow
 def test_a_verification_runs_its_budget() -> None:
     """The budget is a number of disturbances, so a busy machine tests the same; the others are counted."""
     summary = verify(declare(good), range(1), budget=10)
@@ -493,6 +498,7 @@ def test_what_foreign_clients_do_is_undone(kind: DisturbanceKind) -> None:
     assert summary.broken == []
 
 
+@pytest.mark.slow
 def test_an_edit_that_stays_is_found() -> None:
     """A deletion does not stay: the operator watches its children."""
     summary = run_verification(declare(create_if_missing), [STEPS], kinds=list(FOREIGN))

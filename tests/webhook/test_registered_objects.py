@@ -223,6 +223,7 @@ async def lost_for(run: Installation, caplog: pytest.LogCaptureFixture) -> list[
     ]
 
 
+@pytest.mark.slow
 async def test_a_role_without_patch_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Without the permission to patch, the loss is a readiness failure, a metric, and one log line."""
     async with installed() as run:
@@ -268,6 +269,7 @@ async def test_a_deleted_configuration_is_reported_until_it_is_back() -> None:
         assert await run.ca_bundle()
 
 
+@pytest.mark.slow
 async def test_a_replaced_configuration_is_reported_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     """What another writer changed in a webhook is one log line a field, and a metric; the replica stays ready."""
     async with installed() as run:

@@ -237,6 +237,7 @@ async def test_an_api_server_calls_the_webhooks_over_tls(tmp_path: Path) -> None
             await cluster.uncached.create(site("b", "bad"))
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.realtime
 @pytest.mark.behaviour(123)

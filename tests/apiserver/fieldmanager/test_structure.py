@@ -36,6 +36,7 @@ def manager() -> FieldManager:
     return FieldManager(shape=WORK, api_version="example.com/v1")
 
 
+@pytest.mark.slow
 @given(st.lists(OBJECTS, max_size=12))
 def test_remembered_fields_are_those_of_a_comparison(objects: list[JsonObject]) -> None:
     """A manager that has seen other objects gives a new one the same owners as a manager that has seen none."""

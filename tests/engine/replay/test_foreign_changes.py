@@ -307,6 +307,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON, JSON, JSON)
 def test_hostile_messages_are_typed_errors(event: Any, response: Any, items: Any) -> None:
     """Or they are left out, as the operator does."""

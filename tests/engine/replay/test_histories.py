@@ -116,6 +116,7 @@ def changes_in(history: Sequence[ForeignChange], *, without: set[tuple[str, str]
     return Counter({key: count for key, count in changes.items() if key not in without})
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(name=st.sampled_from(["boxes", "families", "websites", "replicas"]), seed=st.integers(0, 10_000))
 def test_own_writes_are_never_foreign_and_foreign_ones_never_own(name: str, seed: int) -> None:
@@ -154,6 +155,7 @@ def test_faults_add_no_changes_to_those_of_users(name: str) -> None:
         assert not own, f"seed {seed}: {own}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["boxes", "families", "pauses", "websites"])
 def test_a_recording_that_begins_with_a_checkpoint_has_the_rest_of_the_history(name: str) -> None:
     """Its watches were open before, and its lists had the objects of the caches."""

@@ -125,6 +125,7 @@ async def test_one_watch_stands_still() -> None:
         assert asyncio.get_running_loop().time() - begin >= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", sorted(PLACED_FAULTS | {Fault.LOSE_LEASE}))
 def test_operators_survive_each_fault(fault: Fault) -> None:
     """With nothing but one of these faults the simulations converge."""

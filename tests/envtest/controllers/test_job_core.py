@@ -388,6 +388,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
     assert planned.requeue_after == 10
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2), st.sampled_from([None, 0, 1]), st.booleans(), _OPERATIONS)
 def test_indexes_fail_alone(limit: int, most: int | None, ignores: bool, operations: list[tuple[str, int]]) -> None:

@@ -205,6 +205,7 @@ async def test_forks_keep_every_option() -> None:
     assert set(Environment()._again) == parameters - stored
 
 
+@pytest.mark.slow
 async def test_simulated_controllers_follow_a_restore() -> None:
     """After a restore, simulated controllers work on the restored objects."""
     pod = {"containers": [{"name": "c", "image": "i"}]}

@@ -25,7 +25,7 @@ from tests.examples.kubebuilder.cronjob import make_operator
 from tests.examples.kubebuilder.cronjob_api import GROUP, CronJob, CronJobSpec, CronJobStatus, JobTemplate, TemplateMeta
 from tests.examples.kubebuilder.cronjob_schedule import outcome, run_times, scheduled_at
 
-pytestmark = pytest.mark.k8s(controllers=["job", "kubelet", "garbage-collector"])
+pytestmark = [pytest.mark.slow, pytest.mark.k8s(controllers=["job", "kubelet", "garbage-collector"])]
 MINUTE = 60.0
 
 

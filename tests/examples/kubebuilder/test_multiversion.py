@@ -41,6 +41,7 @@ def template() -> JobTemplate:
     return JobTemplate(spec=JobSpec(template=PodTemplateSpec(spec=pod)))
 
 
+@pytest.mark.slow
 async def test_both_versions_are_served(k8s_env: Environment, k8s_client: Client) -> None:
     """A v2 object is stored, reconciled and read as v1, a v1 object is read as v2, and both can be changed."""
     async with running(make_operator(), k8s_env):

@@ -175,6 +175,7 @@ class TrustingPair(ElectionPair):
         super().arrive(replica)
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_found_with_its_sequence() -> None:
     """The answer has to come late, and another replica has to take the Lease that has expired."""
     with pytest.raises(AssertionError, match=r"a and b lead at \d+ s\n(.*\n)*after a writes, "):

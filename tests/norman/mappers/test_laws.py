@@ -244,6 +244,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(STEPS, max_size=6),
     data=st.fixed_dictionaries({}, optional=dict.fromkeys(TOP, JSON.filter(lambda v: v is not None))),

@@ -118,6 +118,7 @@ def bad_status_writer(bug: str) -> Operator:
     return operator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", ["swallowed conflict", "status from a stale read"])
 def test_a_bug_in_the_status_is_found(bug: str) -> None:
     """A swallowed conflict, and a status from an old read, within the default seeds."""
@@ -179,6 +180,7 @@ async def sizes_are_copied(world: World) -> None:
     assert copies == {site.metadata.name: {"size": "7"} for site in sites}
 
 
+@pytest.mark.slow
 def test_an_operator_with_webhooks_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     """A simulated operator's webhooks are called in process, also while replicas crash."""
     sites = Simulation(

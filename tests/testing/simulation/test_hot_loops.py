@@ -23,6 +23,7 @@ def test_loops_are_found_and_let_go() -> None:
     simulate(LOOPS, [1, 108, 136, *range(2, 7)], name="LOOPS")
 
 
+@pytest.mark.slow
 def test_a_correct_operator_has_no_alarm() -> None:
     """The same faults and actions are not a hot loop."""
     simulate(NO_LOOPS, range(8), name="NO_LOOPS")

@@ -152,6 +152,7 @@ EXTERNAL = Simulation(
 )
 
 
+@pytest.mark.slow
 def test_external_resources_converge() -> None:
     """Whatever happens to server, network and process, each resource exists once, and goes in its place.
 
@@ -164,6 +165,7 @@ SET = simulation(make_set_operator)
 SEQUENCE = simulation(make_sequence_operator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "chosen"), [("SET", SET), ("SEQUENCE", SEQUENCE)])
 def test_ordered_children_converge(name: str, chosen: Simulation) -> None:
     """Whatever happens to server, network and process, the children come and go in their order.

@@ -67,6 +67,7 @@ async def _no_secrets(world: World) -> None:
     assert not parents, "there is a parent"
 
 
+@pytest.mark.slow
 def test_a_failure_shrinks_and_prints_a_test_that_repeats_it() -> None:
     """A failure shrinks to the one step that causes it, and prints a test that repeats it."""
     simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)
@@ -85,6 +86,7 @@ def _fails_again(failure: Failure, simulation: object) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_message_has_the_test() -> None:
     """The failure message has the test that repeats the failure."""
     simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)

@@ -83,6 +83,7 @@ async def test_a_correct_operator_survives_all_disturbances() -> None:
     assert not summary.unreached
 
 
+@pytest.mark.slow
 async def test_a_crash_between_two_writes_is_found() -> None:
     """The report has the place, what followed, the workload, the requests around it, and the operator's output."""
     summary = await verified(Behaviour.STATUS_FIRST, DisturbanceKind.CRASH_AFTER)
@@ -117,6 +118,7 @@ async def test_only_reversed_changes_are_a_past() -> None:
     assert (await verified(Behaviour.GOOD, DisturbanceKind.PAST, workload=once)).total == 0
 
 
+@pytest.mark.slow
 async def test_an_operator_that_ends_in_a_disturbed_run_crashed() -> None:
     """With its exit status."""
     summary = await verified(Behaviour.FRAGILE, DisturbanceKind.REFUSE)
@@ -151,6 +153,7 @@ async def test_an_operator_that_cannot_be_verified_is_an_error(behaviour: Behavi
     assert f"the operator is {behaviour.value}" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_slow_start_is_waited_for() -> None:
     """The first request is not the end of the start: the first watch is."""
     summary = await verified(Behaviour.SLOW, DisturbanceKind.REFUSE)
@@ -197,6 +200,7 @@ async def test_an_object_that_nothing_creates_is_named() -> None:
     assert not summary.missing
 
 
+@pytest.mark.slow
 async def test_a_namespace_that_nothing_creates_is_named() -> None:
     """With what to do; a workload that applies it is verified."""
     summary = await verified(Behaviour.ELSEWHERE, DisturbanceKind.REFUSE)
@@ -223,6 +227,7 @@ async def test_checks_hold_at_rest() -> None:
     assert run.outcome.violations == ["check: configmaps default/a: self.metadata.name != 'a': is false"]
 
 
+@pytest.mark.slow
 async def test_the_budget_of_disturbances_has_each_kind_first() -> None:
     """What is beyond the budget is counted by kind, and is not left for lack of time: the run is finished."""
     verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=1e6, budget=5)
@@ -245,6 +250,7 @@ async def test_a_disturbed_run_rests_as_long_as_the_operator_needs_to_react() ->
     assert (summary.count, summary.unreached, summary.broken) == (2, 0, [])
 
 
+@pytest.mark.slow
 async def test_the_time_limit_leaves_out_no_kind_wholly() -> None:
     """Kinds take turns, and what is left is counted."""
     verification = ForeignVerification(subject(Behaviour.GOOD), [RECREATED], time_limit=100.0)

@@ -73,6 +73,7 @@ def test_a_workload_without_steps_is_an_error() -> None:
         parsed()
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
