@@ -229,11 +229,11 @@ class OperatorDeclaration:
             self.webhooks = DeclaredWebhooks()
         return self.webhooks.add(kind)
 
-    def add_policy(self, *policies: AdmissionPolicy) -> None:
-        """Add admission policies: the installation applies them, and the API server runs them.
+    def add_policy(self, *policies: type) -> None:
+        """Add classes that `opsdk.webhook.policies.policy` decorates. The API server runs the policies.
 
         Raises:
-            UsageError: a name occurs twice, or is not valid with the operator's name.
+            UsageError: a class is no policy, a name occurs twice, or is not valid with the operator's name.
 
         >>> from opsdk import Operator
         >>> from opsdk.api.core.v1 import ConfigMap
@@ -247,7 +247,9 @@ class OperatorDeclaration:
         'example.size-limit'
         """
         with located(caller_place()):
-            self.policies.extend(policies)
+            from opsdk.webhook.policies import policy_of  # noqa: PLC0415 - start-up time: most operators have none
+
+            self.policies.extend(map(policy_of, policies))
             self.admission_policies()
 
     def setup(self, function: F) -> F:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -25,13 +25,16 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.policy_checks import PolicyChecker
 from opsdk.webhook.policy_types import field_at, type_of_kind
 
-__all__ = ["AdmissionPolicy", "PolicyBinding", "PolicyRule", "policy"]
+__all__ = ["AdmissionPolicy", "PolicyBinding", "PolicyRule", "policy", "policy_of"]
 
+T = TypeVar("T")
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 Action = Literal["Deny", "Warn", "Audit"]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]
 Reason = Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"]
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_POLICY: Final = "__admission_policy__"
+"""The attribute of a class with its policy."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -248,7 +251,7 @@ class AdmissionPolicy(Options, frozen=True, kw_only=True):
         return f"<AdmissionPolicy {self.name} of {self.kind.name}>"
 
 
-def policy(kind: KindLike[Any], *, name: str = "") -> Callable[[type], AdmissionPolicy]:
+def policy(kind: KindLike[Any], *, name: str = "") -> Callable[[type[T]], type[T]]:
     """Decorator: the class declares a policy about a kind. Its attributes are those of `AdmissionPolicy`.
 
     Args:
@@ -262,19 +265,28 @@ def policy(kind: KindLike[Any], *, name: str = "") -> Callable[[type], Admission
     >>> @policy(Deployment)
     ... class ReplicaLimit:
     ...     rules = [PolicyRule("!has(object.spec.replicas) || object.spec.replicas <= 5", message="at most 5")]
-    >>> ReplicaLimit
+    >>> policy_of(ReplicaLimit)
     <AdmissionPolicy replica-limit of Deployment>
     """
     place = caller_place()
 
-    def declare(cls: type) -> AdmissionPolicy:
+    def declare(cls: type[T]) -> type[T]:
         try:
             policy_name = name or _WORDS.sub("-", cls.__name__).lower()
-            return AdmissionPolicy(name=policy_name, kind=kind_of(kind), **_attributes(cls))
+            setattr(cls, _POLICY, AdmissionPolicy(name=policy_name, kind=kind_of(kind), **_attributes(cls)))
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from None
+        return cls
 
     return declare
+
+
+def policy_of(cls: type) -> AdmissionPolicy:
+    """Return the policy that a class declares. Raises `UsageError` for a class that `policy` does not decorate."""
+    declared = vars(cls).get(_POLICY) if isinstance(cls, type) else None
+    if not isinstance(declared, AdmissionPolicy):
+        raise UsageError(f"{getattr(cls, '__name__', cls)!r} declares no policy: decorate the class with @policy(Kind)")
+    return declared
 
 
 def _attributes(cls: type) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def schema_rules(kind: KindLike[Any]) -> list[PolicyRule]:
         UsageError: the kind has no class, or a rule with ``oldSelf`` belongs to the elements of a list or map.
 
     >>> from typing import Annotated
-    >>> from opsdk import GroupVersionKind, Model, Object, Rule, validations
+    >>> from opsdk import GroupVersionKind, Model, Object
+    >>> from opsdk.apimachinery.crd import Rule, validations
     >>> class SiteSpec(Model):
     ...     size: Annotated[int, validations(Rule("self != 7", message="7 is reserved"))] = 1
     >>> class Site(Object[SiteSpec, None]):
