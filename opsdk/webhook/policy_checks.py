@@ -120,6 +120,8 @@ class PolicyChecker:
             yield "declare the kind of the parameters: params = ConfigMap"
         if "undeclared reference to 'self'" in typed.fault:
             yield "a policy reads object and oldObject; self is for the rules of a schema, see schema_rules"
+        if "undeclared reference to 'Object." in typed.fault:
+            yield "the name of an object is its path, as in Object{spec: Object.spec{size: 1}}"
         if typed.fault and not served.fault:
             yield "the types come from the class of the kind; dyn(...) leaves a value unchecked"
 

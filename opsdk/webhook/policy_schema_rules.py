@@ -32,15 +32,15 @@ def schema_rules(kind: KindLike[Any]) -> list[PolicyRule]:
     Raises:
         UsageError: the kind has no class, or a rule with ``oldSelf`` belongs to the elements of a list or map.
 
-    >>> from typing import Annotated
     >>> from opsdk import GroupVersionKind, Model, Object
-    >>> from opsdk.apimachinery.crd import Rule, validations
+    >>> from opsdk.apimachinery.crd import Rule
     >>> class SiteSpec(Model):
-    ...     size: Annotated[int, validations(Rule("self != 7", message="7 is reserved"))] = 1
+    ...     size: int = 1
+    ...     rules = (Rule("self.size != 7", message="7 is reserved"),)
     >>> class Site(Object[SiteSpec, None]):
     ...     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
     >>> print(schema_rules(Site)[0].expression)
-    (!has(object.spec) || (!has(object.spec.size) || [object.spec.size].all(self, self != 7)))
+    (!has(object.spec) || [object.spec].all(self, self.size != 7))
     """
     kind = kind_of(kind)
     schema = schema_of_kind(kind)

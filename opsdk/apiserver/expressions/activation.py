@@ -11,10 +11,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
+from opsdk.apiserver.expressions.admission import admission_environment, compile_typed, with_mutations
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
-from opsdk.apiserver.expressions.mutation import MutationTypes
 from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import DYN, Type, TypeKind, Value, list_of, map_of, object_of
@@ -82,10 +81,12 @@ class PolicyCompiler:
         """Compile an expression that must return one of these types."""
         environment = self._environments.get((authorizer, patches))
         if environment is None:
-            environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
-            if self._schema_types:
-                types = MutationTypes(self._schema_types["object"]) if patches else None
-                environment = environment.extend(variables=self._schema_types, types=types)
+            if not self._schema_types:
+                environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+            else:
+                environment = admission_environment(params=self._params, authorizer=authorizer)
+                environment = environment.extend(variables=self._schema_types)
+                environment = with_mutations(environment, self._schema_types["object"]) if patches else environment
             if self._composed is not None:
                 composed = {self._composed.name: self._composed}
                 environment = environment.extend(variables={"variables": self._composed}, types=composed)

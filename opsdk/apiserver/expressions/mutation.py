@@ -97,9 +97,6 @@ def _constructed(type_: Type, path: str) -> Type:
     return type_
 
 
-MUTATION_TYPES: Final = MutationTypes()
-
-
 class ConstructedObject(CelObject):
     """An object that an expression constructs."""
 
