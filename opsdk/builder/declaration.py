@@ -237,10 +237,10 @@ class OperatorDeclaration:
 
         >>> from opsdk import Operator
         >>> from opsdk.api.core.v1 import ConfigMap
-        >>> from opsdk.webhook.policies import PolicyRule, policy
+        >>> from opsdk.webhook.policies import AdmissionRule, policy
         >>> @policy(ConfigMap)
         ... class SizeLimit:
-        ...     rules = [PolicyRule("!has(object.data) || object.data.size() <= 100", message="at most 100 keys")]
+        ...     rules = [AdmissionRule("!has(object.data) || object.data.size() <= 100", message="at most 100 keys")]
         >>> operator = Operator("example")
         >>> operator.add_policy(SizeLimit)
         >>> operator.admission_policies()[0]["metadata"]["name"]

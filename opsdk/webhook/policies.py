@@ -25,7 +25,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.policy_checks import PolicyChecker
 from opsdk.webhook.policy_types import field_at, type_of_kind
 
-__all__ = ["AdmissionPolicy", "PolicyBinding", "PolicyRule", "policy", "policy_of"]
+__all__ = ["AdmissionPolicy", "AdmissionRule", "PolicyBinding", "policy", "policy_of"]
 
 T = TypeVar("T")
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
@@ -38,10 +38,10 @@ _POLICY: Final = "__admission_policy__"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class PolicyRule(msgspec.Struct, frozen=True):
+class AdmissionRule(msgspec.Struct, frozen=True):
     """A rule of a policy: a CEL expression that is true for allowed requests.
 
-    >>> PolicyRule("object.spec.replicas <= 5", message="at most 5", field_path="spec.replicas").tree()
+    >>> AdmissionRule("object.spec.replicas <= 5", message="at most 5", field_path="spec.replicas").tree()
     {'expression': 'object.spec.replicas <= 5', 'message': 'spec.replicas: at most 5'}
 
     Attributes:
@@ -146,7 +146,7 @@ class AdmissionPolicy(Options, frozen=True, kw_only=True):
 
     name: str
     kind: Kind[Any]
-    rules: Sequence[PolicyRule] = ()
+    rules: Sequence[AdmissionRule] = ()
     mutations: Sequence[str] = ()
     operations: Sequence[Operation] = ("CREATE", "UPDATE")
     subresources: Sequence[str] = ()
@@ -264,7 +264,7 @@ def policy(kind: KindLike[Any], *, name: str = "") -> Callable[[type[T]], type[T
     >>> from opsdk.api.apps.v1 import Deployment
     >>> @policy(Deployment)
     ... class ReplicaLimit:
-    ...     rules = [PolicyRule("!has(object.spec.replicas) || object.spec.replicas <= 5", message="at most 5")]
+    ...     rules = [AdmissionRule("!has(object.spec.replicas) || object.spec.replicas <= 5", message="at most 5")]
     >>> policy_of(ReplicaLimit)
     <AdmissionPolicy replica-limit of Deployment>
     """
@@ -327,7 +327,7 @@ def _selectors(namespaces: LabelSelector | None, objects: LabelSelector | None, 
 # ------------------------------------------------------------------ checks
 _LISTS: Final = ("rules", "mutations", "operations", "subresources", "bindings")
 _DICTS: Final = ("variables", "match_conditions", "audit_annotations")
-_MEMBERS: Final = (("rules", PolicyRule), ("mutations", str), ("bindings", PolicyBinding))
+_MEMBERS: Final = (("rules", AdmissionRule), ("mutations", str), ("bindings", PolicyBinding))
 
 
 def _shape_problems(policy: AdmissionPolicy) -> Iterator[str]:
@@ -351,7 +351,7 @@ def _declaration_problems(policy: AdmissionPolicy) -> Iterator[str]:
         if "\n" in rule.message.strip():
             yield f"the message {rule.message!r} must be one line"
     if not (policy.rules or policy.mutations or policy.audit_annotations):
-        yield "it has neither rules nor mutations: declare rules = [PolicyRule(...)]"
+        yield "it has neither rules nor mutations: declare rules = [AdmissionRule(...)]"
     if not policy.operations:
         yield 'operations is empty: write operations = ["CREATE", "UPDATE"]'
     if policy.mutations and "DELETE" in policy.operations:

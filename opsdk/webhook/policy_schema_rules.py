@@ -14,7 +14,7 @@ from typing import Any, Final
 from opsdk.apimachinery.crd_markers import RULES
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.errors import UsageError
-from opsdk.webhook.policies import PolicyRule
+from opsdk.webhook.policies import AdmissionRule
 from opsdk.webhook.policy_types import schema_of_kind
 
 __all__ = ["schema_rules"]
@@ -23,7 +23,7 @@ _OLD_SELF: Final = re.compile(r"\boldSelf\b")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def schema_rules(kind: KindLike[Any]) -> list[PolicyRule]:
+def schema_rules(kind: KindLike[Any]) -> list[AdmissionRule]:
     """Return the rules of a class and of its fields as rules of a policy.
 
     Args:
@@ -99,7 +99,7 @@ class _Place:
         )
 
 
-def _rules(schema: Mapping[str, Any], place: _Place, kind: str) -> Iterator[PolicyRule]:
+def _rules(schema: Mapping[str, Any], place: _Place, kind: str) -> Iterator[AdmissionRule]:
     place = place.unless_null() if schema.get("nullable") else place
     for rule in schema.get(RULES, ()):
         yield _rule(rule, place, kind)
@@ -110,7 +110,7 @@ def _rules(schema: Mapping[str, Any], place: _Place, kind: str) -> Iterator[Poli
             yield from _rules(below, place.elements(of_map=of_map), kind)
 
 
-def _rule(rule: Mapping[str, Any], place: _Place, kind: str) -> PolicyRule:
+def _rule(rule: Mapping[str, Any], place: _Place, kind: str) -> AdmissionRule:
     """Return a rule of a policy for a rule of a schema."""
     text = f"[{place.value}].all(self, {rule['rule']})"
     if _OLD_SELF.search(rule["rule"]):
@@ -118,12 +118,12 @@ def _rule(rule: Mapping[str, Any], place: _Place, kind: str) -> PolicyRule:
             what = "optional_old_self" if place.is_single else "the elements of a list or map"
             raise UsageError(
                 f"{kind}: a policy cannot have the rule {rule['rule']!r} of {place.path or 'the object'}, which uses "
-                f"oldSelf with {what}: write a PolicyRule with oldObject"
+                f"oldSelf with {what}: write a AdmissionRule with oldObject"
             )
         text = _with_old(text, place)
     field_path = place.path + rule.get("fieldPath", "")
     message = rule.get("messageExpression") if place.is_single else None
-    return PolicyRule(
+    return AdmissionRule(
         place.wrap(text),
         message=rule.get("message") or ("" if message else f"failed rule: {rule['rule'].strip()}"),
         message_expression=f"[{place.value}].map(self, {message})[0]" if message else "",

@@ -28,12 +28,13 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.telemetry.records import RegisteredFaults
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.running import running
-from opsdk.webhook.policies import PolicyBinding, PolicyRule, policy
+from opsdk.webhook.policies import AdmissionRule, PolicyBinding, policy
 from tests.webhook.certificate_world import RecordingHook
 
 POLICY = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 BINDING = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
 NAME = "stalls.stall-limit"
+MESSAGE = "'at most ' + string(variables.most)"
 
 
 class StallSpec(Model):
@@ -54,7 +55,7 @@ class Stall(Object[StallSpec, None]):
 class StallLimit:
     """Not too large."""
 
-    rules = (PolicyRule("object.spec.size <= 5", message="at most 5", field_path="spec.size"),)
+    rules = (AdmissionRule("object.spec.size <= 5", message="at most 5", field_path="spec.size"),)
 
 
 def make_operator(*policies: type, options: OperatorOptions | None = None) -> Operator:
@@ -93,7 +94,7 @@ async def test_a_warning_lets_the_request_pass(
 
     @policy(Stall)
     class Advice:
-        rules = (PolicyRule("has(object.spec.owner)", message_expression="object.metadata.name + ' has no owner'"),)
+        rules = (AdmissionRule("has(object.spec.owner)", message_expression="object.metadata.name + ' has no owner'"),)
         bindings = (PolicyBinding(validation_actions=["Warn"]),)
 
     async with running(make_operator(Advice), k8s_env):
@@ -111,7 +112,7 @@ async def test_mutations_run_in_order(k8s_env: Environment, k8s_client: Client) 
             "Object{spec: Object.spec{owner: request.userInfo.username == '' ? 'x' : 'somebody'}}",
             "[JSONPatch{op: 'add', path: '/spec/tags', value: ['owned']}]",
         )
-        rules = (PolicyRule("object.spec.owner == 'somebody'"),)
+        rules = (AdmissionRule("object.spec.owner == 'somebody'"),)
 
     async with running(make_operator(Owner, StallLimit), k8s_env):
         created = await k8s_client.create(stall())
@@ -126,9 +127,7 @@ async def test_parameters_decide(k8s_env: Environment, k8s_client: Client) -> No
     class Limit:
         params = ConfigMap
         variables = {"most": "int(params.data.most)"}  # noqa: RUF012 - as users write it
-        rules = (
-            PolicyRule("object.spec.size <= variables.most", message_expression="'at most ' + string(variables.most)"),
-        )
+        rules = (AdmissionRule("object.spec.size <= variables.most", message_expression=MESSAGE),)
         bindings = (PolicyBinding(param_name="stall-limit", param_namespace="default"),)
 
     async with running(make_operator(Limit), k8s_env):
@@ -148,7 +147,7 @@ async def test_the_server_takes_what_the_declaration_takes(k8s_env: Environment,
 
     @policy(Stall)
     class All:
-        rules = (PolicyRule("true"),)
+        rules = (AdmissionRule("true"),)
         mutations = ("Object{}",)
         audit_annotations = {"size": "string(object.spec.size)"}  # noqa: RUF012 - as users write it
         bindings = (PolicyBinding(), PolicyBinding(name="b", object_selector=None, validation_actions=["Audit"]))
@@ -179,7 +178,7 @@ def test_a_restored_binding_needs_its_parameters() -> None:
     @policy(Stall)
     class Limit:
         params = ConfigMap
-        rules = (PolicyRule("params.data.open == 'yes'"),)
+        rules = (AdmissionRule("params.data.open == 'yes'"),)
         bindings = (
             PolicyBinding(name="a", param_name="limits", param_namespace="shop"),
             PolicyBinding(name="b", param_selector=LabelSelector(match_labels={"limits": "yes"})),

@@ -27,7 +27,7 @@ from opsdk.apimachinery.object import to_dict
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import Time
 from opsdk.structured_merge.value import JsonObject
-from opsdk.webhook.policies import PolicyBinding, PolicyRule, policy, policy_of
+from opsdk.webhook.policies import AdmissionRule, PolicyBinding, policy, policy_of
 
 KINDS = {
     cls.gvk.kind: cls
@@ -76,7 +76,7 @@ def objects_of(attributes: Mapping[str, Any], kind: Any = Shop, *, operator: str
 
 def rules(expression: str, **parts: Any) -> dict[str, Any]:
     """Return the attributes of a policy with one rule."""
-    return {"rules": [PolicyRule(expression, **parts)]}
+    return {"rules": [AdmissionRule(expression, **parts)]}
 
 
 def refusal(attributes: Mapping[str, Any], kind: Any = Shop) -> str:
@@ -93,8 +93,8 @@ def test_a_policy_has_all_fields() -> None:
     @policy(Shop, name="limits")
     class Everything:
         rules = (
-            PolicyRule("object.spec.size <= variables.most", message="too large", reason="Forbidden"),
-            PolicyRule("true", message_expression="string(variables.most)", field_path="spec.size"),
+            AdmissionRule("object.spec.size <= variables.most", message="too large", reason="Forbidden"),
+            AdmissionRule("true", message_expression="string(variables.most)", field_path="spec.size"),
         )
         mutations = (
             "Object{metadata: Object.metadata{labels: Object.metadata.labels{shop: 'yes'}}}",
@@ -200,7 +200,7 @@ def test_objects_are_equal_after_encode_and_decode(
     """The typed classes of the kinds read every generated object, and write the same one."""
     quoted = [msgspec.json.encode(text).decode() for text in texts]
     attributes = {
-        "rules": [PolicyRule(f"object.metadata.name != {text}") for text in quoted],
+        "rules": [AdmissionRule(f"object.metadata.name != {text}") for text in quoted],
         "mutations": [f"Object{{metadata: Object.metadata{{labels: {{'a': {text}}}}}}}" for text in quoted],
         "operations": operations,
         "failure_policy": failure_policy,
@@ -241,7 +241,7 @@ def test_the_name_is_that_of_the_class() -> None:
 
     @policy(Shop)
     class HTTPShopLimit:
-        rules = (PolicyRule("true"),)
+        rules = (AdmissionRule("true"),)
 
     assert policy_of(HTTPShopLimit).name == "http-shop-limit"
 
@@ -329,7 +329,7 @@ MISTAKES = [
     ({**rules("true"), "rulez": []}, ["has no attribute rulez: choose among audit_annotations"]),
     ({}, ["it has neither rules nor mutations"]),
     ({"rules": "true"}, ["rules takes a list, not 'true'"]),
-    ({"rules": ["true"]}, ["rules has 'true': each is a PolicyRule"]),
+    ({"rules": ["true"]}, ["rules has 'true': each is a AdmissionRule"]),
     ({**rules("true"), "variables": ["a"]}, ["variables takes a dict"]),
     ({**rules("true"), "operations": []}, ["operations is empty"]),
     ({**rules("true"), "bindings": []}, ["bindings is empty"]),
@@ -355,7 +355,7 @@ def test_mistakes_are_refused_at_the_declaration(attributes: dict[str, Any], wor
 
 def test_all_mistakes_come_at_once() -> None:
     """One error has a line for each expression that does not fit."""
-    message = refusal({"rules": [PolicyRule("object.a"), PolicyRule("1"), PolicyRule("object.b == 1")]})
+    message = refusal({"rules": [AdmissionRule("object.a"), AdmissionRule("1"), AdmissionRule("object.b == 1")]})
     assert [f"rules[{index}]" in message for index in range(3)] == [True] * 3
 
 

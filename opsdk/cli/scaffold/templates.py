@@ -331,7 +331,7 @@ def test_the_label_is_a_default() -> None:
 POLICY = Template('''"""The admission policy of $kind. The API server runs it, and calls no webhook."""
 
 from opsdk import Operator
-from opsdk.webhook.policies import PolicyRule, policy
+from opsdk.webhook.policies import AdmissionRule, policy
 
 from $package.$variable import $kind
 
@@ -341,7 +341,7 @@ class ${kind}Policy:
     """Rules that the schema cannot express."""
 
     rules = (
-        PolicyRule(
+        AdmissionRule(
             "!has(object.spec.text) || object.spec.text != ''", message="must not be empty", field_path="spec.text"
         ),
     )

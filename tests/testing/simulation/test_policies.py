@@ -10,7 +10,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.errors import ForbiddenError, InvalidError
 from opsdk.recipes import is_deleting
 from opsdk.testing.simulate import Simulation, World, simulate
-from opsdk.webhook.policies import PolicyBinding, PolicyRule, policy, policy_of
+from opsdk.webhook.policies import AdmissionRule, PolicyBinding, policy, policy_of
 
 NAMESPACE = "default"
 _problems: list[str] = []
@@ -41,7 +41,7 @@ class Limit:
 
     params = ConfigMap
     match_conditions = {"not-deleted": "!has(object.metadata.deletionTimestamp)"}  # noqa: RUF012 - as users write it
-    rules = (PolicyRule("object.spec.size <= int(params.data.most)", message="too large"),)
+    rules = (AdmissionRule("object.spec.size <= int(params.data.most)", message="too large"),)
     mutations = ("Object{spec: Object.spec{owner: 'size-' + string(object.spec.size)}}",)
     bindings = (PolicyBinding(param_name="limit", param_namespace=NAMESPACE),)
 
@@ -141,5 +141,5 @@ def test_a_policy_without_its_binding_is_found(monkeypatch: pytest.MonkeyPatch) 
     """The simulation itself sees a server that decides nothing."""
     kept = [tree for tree in policy_of(Limit).objects("stalls") if not tree["kind"].endswith("Binding")]
     monkeypatch.setattr(Operator, "admission_policies", lambda _: kept)
-    with pytest.raises(AssertionError, match="owner"):
+    with pytest.raises(AssertionError, match="is stored beside"):
         simulate(STALLS, range(1), name="STALLS")
