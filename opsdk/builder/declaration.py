@@ -18,7 +18,7 @@ from opsdk.base.place import caller_place
 from opsdk.builder.arguments import check_kind, check_rules, located
 from opsdk.builder.clashes import check_clashes
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import DeclaredController, definition_rules, operator_rules
+from opsdk.builder.rbac import DeclaredController, definition_rules, operator_rules, policy_rules
 from opsdk.builder.reconciler_options import (
     DeclaredReconciler,
     ReconcilerDecorator,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # start-up time: most operators have no webhooks
     from opsdk.webhook.builder import WebhookBuilder
     from opsdk.webhook.configurations import WebhookClientConfig
     from opsdk.webhook.conversion import Converter
+    from opsdk.webhook.policies import AdmissionPolicy
     from opsdk.webhook.registered.comparison import RegisteredObject
 
 T = TypeVar("T", bound=AnyObject)
@@ -64,6 +65,7 @@ class OperatorDeclaration:
     Attributes:
         reconcilers: of `reconciler`, in order.
         webhooks: of `webhook_for`; None without any.
+        policies: of `add_policy`, in order.
         setups: plain functions that `setup` declared; their argument is the operator.
         hooks: of `add_hook`.
         follows_definitions: without webhooks, report what others change in the definitions of its kinds. A plan, a
@@ -85,6 +87,7 @@ class OperatorDeclaration:
         self.scheme = scheme or default_scheme()
         self.reconcilers: Final[list[DeclaredReconciler]] = []
         self.webhooks: DeclaredWebhooks | None = None
+        self.policies: Final[list[AdmissionPolicy]] = []
         self.setups: Final[list[Callable[[Any], Any]]] = []
         self.hooks: Final[list[TelemetryHook]] = []
         self.follows_definitions = True
@@ -234,6 +237,29 @@ class OperatorDeclaration:
             self.webhooks = DeclaredWebhooks()
         return self.webhooks.add(kind)
 
+    def add_policy(self, *policies: type) -> None:
+        """Add classes that `opsdk.webhook.policies.policy` decorates. The API server runs the policies.
+
+        Raises:
+            UsageError: a class is no policy, a name occurs twice, or is not valid with the operator's name.
+
+        >>> from opsdk import Operator
+        >>> from opsdk.api.core.v1 import ConfigMap
+        >>> from opsdk.webhook.policies import AdmissionRule, policy
+        >>> @policy(ConfigMap)
+        ... class SizeLimit:
+        ...     rules = [AdmissionRule("!has(object.data) || object.data.size() <= 100", message="at most 100 keys")]
+        >>> operator = Operator("example")
+        >>> operator.add_policy(SizeLimit)
+        >>> operator.admission_policies()[0]["metadata"]["name"]
+        'example.size-limit'
+        """
+        with located(caller_place()):
+            from opsdk.webhook.policies import policy_of  # noqa: PLC0415 - start-up time: most operators have none
+
+            self.policies.extend(map(policy_of, policies))
+            self.admission_policies()
+
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
 
@@ -279,13 +305,15 @@ class OperatorDeclaration:
         return self._collect_rules(namespace, self._controller_kinds(), [*self._implied, *self._rules])
 
     def required_rules(self, *, namespace: str = "default") -> RuleSet:
-        """Return the part of `rules` without which the operator does not work: it need not follow its definitions."""
+        """Return the part of `rules` without which the operator does not work.
+
+        It need not follow its policies, nor its definitions without webhooks.
+        """
         rules = self.rules(namespace=namespace)
-        if self.webhooks is not None:
-            return rules
+        definitions = definition_rules(self.registered_objects()) if self.webhooks is None else ()
         return rules - RuleSet(
             permission
-            for rule in definition_rules(self.registered_objects())
+            for rule in (*definitions, *policy_rules(self.registered_policies()))
             for permission in rule.permissions(cached_namespaces(self.options.cluster.cache))
         )
 
@@ -312,6 +340,7 @@ class OperatorDeclaration:
             controllers=controllers,
             declared=declared,
             registered=self.registered_objects(),
+            policies=self.registered_policies(),
             serves_webhooks=self.webhooks is not None,
         )
 
@@ -419,6 +448,22 @@ class OperatorDeclaration:
             return registered_definitions(self.followed_kinds())
         certificates = self.options.webhook.certificates
         return self.webhooks.registered_objects(self.custom_kinds(), certificates, name=self._configurations_name)
+
+    def admission_policies(self) -> list[JsonObject]:
+        """Return the objects of the policies that `add_policy` added: each policy, then its bindings."""
+        if not self.policies:
+            return []
+        from opsdk.webhook.policies import policy_objects  # noqa: PLC0415 - start-up time: most operators have none
+
+        return policy_objects(self.policies, self.name)
+
+    def registered_policies(self) -> list[RegisteredObject]:
+        """Return the policies and bindings that the operator follows; none for an operator of some namespaces."""
+        if not self.policies or self.options.cluster.cache.namespaces:
+            return []
+        from opsdk.webhook.registered.policies import registered_policies  # noqa: PLC0415 - start-up time: as above
+
+        return registered_policies(self.admission_policies())
 
     def _client_config(self, client_config: WebhookClientConfig | None) -> WebhookClientConfig | None:
         """Return `client_config`, or the one from the options."""

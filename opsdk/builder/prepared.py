@@ -157,28 +157,35 @@ class PreparedOperator:
             if builder.controller is None:
                 raise UsageError(f"{builder!r} was declared but not completed: call complete()")
         declaration = self._declaration
-        if not self._builders and not declaration.has_setup and not declaration.has_webhooks:
+        if not (self._builders or declaration.has_setup or declaration.has_webhooks or declaration.policies):
             raise UsageError(
                 f"operator {declaration.name} has nothing to run: declare a reconciler with "
                 "@operator.reconciler(Kind), or add runnables in a function with @operator.setup"
             )
         # A recording has what its replay needs, and the follower decides nothing.
         is_followed = declaration.follows_definitions and not self._options.recording.directory
-        if is_followed and declaration.webhooks is None and declaration.followed_kinds():
-            self.manager.add(DeferredRunnable(self._definition_follower))
+        if is_followed and (self._follows_definitions or declaration.policies):
+            self.manager.add(DeferredRunnable(self._registration_follower))
         self._review_rules(self._options.rbac_check)
         self.manager.add(CacheReport(self.cluster.cache), phase=Phase.OTHERS)
 
     # -------------------------------------------------------------- the rest of the manager
-    def _definition_follower(self) -> RegisteredObjects:
-        """Return the follower of the definitions of an operator without webhooks, and add its debug page."""
+    @property
+    def _follows_definitions(self) -> bool:
+        """Whether definitions are followed here: with webhooks, the webhook server follows them."""
+        return self._declaration.webhooks is None and bool(self._declaration.followed_kinds())
+
+    def _registration_follower(self) -> RegisteredObjects:
+        """Return the follower of policies, and of definitions without webhooks, and add its debug page."""
         from opsdk.webhook.registered.objects import RegisteredObjects  # noqa: PLC0415 - start-up time: after the start
 
+        definitions = self._declaration.registered_objects() if self._follows_definitions else []
         follower = RegisteredObjects(
             self.cluster.uncached,
-            self._declaration.registered_objects(),
+            [*definitions, *self._declaration.registered_policies()],
             new_cache=self.cluster.new_cache,
             hook=self.manager.hook,
+            field_owner=self._declaration.field_owner,
             is_called=False,
         )
         for page, rows in follower.debug_pages().items():

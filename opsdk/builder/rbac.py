@@ -16,7 +16,7 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.steps.last_reconciled import ANNOTATION
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import ControllerKinds, cached_namespaces, election_rules, metrics_rules
-from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.permissions import ALL_NAMESPACES, RuleSet
 from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
 
 if TYPE_CHECKING:  # start-up time: most operators have no webhooks
@@ -32,6 +32,7 @@ def operator_rules(
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
     registered: Sequence[RegisteredObject] = (),
+    policies: Sequence[RegisteredObject] = (),
     serves_webhooks: bool = True,
 ) -> RuleSet:
     """Return all RBAC rules that an operator needs. Pure.
@@ -43,6 +44,7 @@ def operator_rules(
         controllers: the declarations of its controllers.
         declared: rules outside of controllers.
         registered: objects that the operator follows.
+        policies: admission policies and bindings that it follows.
         serves_webhooks: it is called through these objects. Else it only reports what changed in its definitions.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
@@ -57,6 +59,7 @@ def operator_rules(
         rules += definition_rules(registered)
     elif registered:
         rules += registration_rules(options.webhook.certificates, registered, namespace)
+    rules += policy_rules(policies)
     if options.cluster.cache.namespace_selector is not None:
         rules.append(reads("namespaces"))
     namespaces = cached_namespaces(options.cluster.cache)
@@ -153,3 +156,18 @@ def registration_rules(
     verbs = "get list watch" if certificates is None else "get list watch patch"
     for each in registered:
         yield RbacRule(verbs, each.target.kind.kind, resource_names=[each.target.name])
+
+
+def policy_rules(policies: Iterable[RegisteredObject]) -> Iterable[RbacRule]:
+    """Return the rules with which an operator follows its policies and creates a deleted binding again.
+
+    The API server lets a user create a binding only if the user may read its parameters. So bindings that select them
+    by labels are only followed.
+    """
+    for each in policies:
+        assert each.policy is not None  # see `registered_policies`
+        verbs = "get list watch create patch" if each.policy.is_restored else "get list watch"
+        yield RbacRule(verbs, each.target.kind.kind, resource_names=[each.target.name])
+        if each.policy.is_restored and (params := each.policy.params) is not None:
+            place = [params.namespace] if params.namespace else [ALL_NAMESPACES]
+            yield RbacRule("get", params.kind, resource_names=[params.name], namespaces=place)

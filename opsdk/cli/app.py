@@ -55,7 +55,7 @@ class _OpsdkGroup(LazyGroup):
         ),
         "cleanup": LazyCommand(
             target="opsdk.cli.doctor.command:cleanup",
-            summary="Remove finalizers and webhooks of a removed operator.",
+            summary="Remove finalizers, webhooks and policies of a removed operator.",
         ),
         "package": LazyCommand(
             target=f"{_PACKAGE}:package",
@@ -158,6 +158,10 @@ class _CreateGroup(LazyGroup):
             target="opsdk.cli.scaffold.commands:create_webhook",
             summary="Add a defaulting and a validating webhook for a kind.",
         ),
+        "policy": LazyCommand(
+            target="opsdk.cli.scaffold.commands:create_policy",
+            summary="Add an admission policy for a kind.",
+        ),
     }
 
 
@@ -187,6 +191,10 @@ class _GenerateGroup(LazyGroup):
         "webhooks": LazyCommand(
             target=f"{_PACKAGE}:webhooks",
             summary="Print the webhook configurations of the operator.",
+        ),
+        "policies": LazyCommand(
+            target=f"{_PACKAGE}:policies",
+            summary="Print the admission policies of the operator.",
         ),
         "all": LazyCommand(
             target=f"{_PACKAGE}:manifests", summary=_ALL_SUMMARY, help=f"{_ALL_SUMMARY}\n\nopsdk generate all"
@@ -224,7 +232,10 @@ app = typer.Typer(
 )
 app.add_typer(
     typer.Typer(
-        cls=_CreateGroup, help="Add an API or a webhook to a project.", no_args_is_help=True, rich_markup_mode=None
+        cls=_CreateGroup,
+        help="Add an API, a webhook or a policy to a project.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     ),
     name="create",
 )

@@ -12,6 +12,7 @@ from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.builder.deployed import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
+from opsdk.engine.policies import apply_policies
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
 from opsdk.engine.writes import Entry
 from opsdk.http.asgi_types import App
@@ -110,7 +111,7 @@ def _as_deployed(definition: JsonObject, env: RunEnvironment) -> JsonObject:
 async def add_operator_user(
     operator: Operator, env: RunEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
 ) -> RestConfig:
-    """Apply the webhook configurations and the role of an operator. Returns the configuration of its clients.
+    """Apply webhook configurations, policies and the role of an operator. Returns the configuration of its clients.
 
     Args:
         operator: to install.
@@ -121,6 +122,7 @@ async def add_operator_user(
     """
     owner = field_manager(operator.name)
     await apply_configurations(client, operator, CLIENT_CONFIG, field_owner=owner)
+    await apply_policies(client, operator, field_owner=owner)
     names = RbacNames(name=_ACCOUNT, namespace=namespace, create_namespace=namespace != "default")
     rules = rules if rules is not None else operator.rules(namespace=namespace)
     for obj in manifests(rules, names):

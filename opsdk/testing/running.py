@@ -11,6 +11,7 @@ from opsdk.aio.virtual_loop import HotLoopError
 from opsdk.apimachinery.crd import crds_for
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.policies import apply_policies
 from opsdk.errors import NoMatchError
 from opsdk.rest.config import RestConfig
 from opsdk.telemetry.records import HotLoopFound, Record, TelemetryHook
@@ -20,6 +21,7 @@ from opsdk.webhook.options import WebhookServerOptions
 
 __all__ = ["OperatorTimeoutError", "running"]
 
+_FIELD_OWNER = "opsdk-policies"
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
 """Maximum seconds between readiness checks: the pause doubles from the first to the last value."""
@@ -56,7 +58,7 @@ async def running(
     SIGTERM.
 
     An operator without webhook options serves its webhooks on the loopback interface, and the
-    server calls them.
+    server calls them. Its admission policies are applied.
 
     Args:
         operator: a new operator; an operator starts once.
@@ -122,23 +124,30 @@ class _Interrupter(TelemetryHook):
 
 
 async def _install(operator: Operator, config: RestConfig, *, definitions: bool) -> None:
-    """Install what the server lacks for the operator: definitions and webhook configurations."""
+    """Install what the server lacks for the operator: definitions, webhook configurations and policies."""
     local = operator.has_webhooks and operator.options.webhook == WebhookServerOptions()
-    if not local and not (definitions and operator.custom_kinds()):
+    lacks_definitions = definitions and operator.custom_kinds()
+    if not (local or lacks_definitions or operator.policies):
         return
     async with Cluster(config) as cluster:
         if local:
             operator.options = with_local_webhooks(operator, namespace=config.namespace)
             await install_definitions(cluster.uncached, operator.definitions())
             await install_configurations(cluster.uncached, operator)
-            return
-        missing = []
-        for kind in operator.custom_kinds():
-            try:
-                await cluster.mapper.mapping_for(kind.gvk)
-            except NoMatchError:
-                missing.append(kind)
-        await install_definitions(cluster.uncached, crds_for(missing))
+        elif lacks_definitions:
+            await _install_missing(cluster, operator)
+        await apply_policies(cluster.uncached, operator, field_owner=_FIELD_OWNER)
+
+
+async def _install_missing(cluster: Cluster, operator: Operator) -> None:
+    """Install the definitions that the server does not serve yet."""
+    missing = []
+    for kind in operator.custom_kinds():
+        try:
+            await cluster.mapper.mapping_for(kind.gvk)
+        except NoMatchError:
+            missing.append(kind)
+    await install_definitions(cluster.uncached, crds_for(missing))
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:

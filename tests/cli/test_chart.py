@@ -26,9 +26,11 @@ from opsdk.rbac.rules import applies, reads, records_events
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.policies import AdmissionRule, PolicyBinding, policy
 from tests.cli.helm_templates import render
 
 NAMESPACE = "quay-system"
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
 class QuaySpec(Model):
@@ -50,9 +52,19 @@ class Quay(Object[QuaySpec, None]):
     gvk = GroupVersionKind("chart.opsdk.dev", "v1", "Quay")
 
 
+@policy(Quay)
+class QuayLimit:
+    """A policy whose text is not an expression of the chart."""
+
+    params = ConfigMap
+    rules = (AdmissionRule("object.spec.text != '{{ .Values.name }}'", message="no {{"),)
+    bindings = (PolicyBinding(param_name="limits", param_namespace=NAMESPACE),)
+
+
 def make_operator(*, webhooks: bool = False) -> Operator:
     """Return an operator with rules in all namespaces, in one, and on a cluster-scoped kind."""
     operator = Operator("quay")
+    operator.add_policy(QuayLimit)
 
     @operator.reconciler(Quay, owns=[ConfigMap], rbac=[applies(ConfigMap), records_events()])
     async def reconcile(quay: Quay, ctx: Context) -> None:
@@ -221,6 +233,19 @@ def test_a_namespace_may_look_like_another_type(own: str, release: str, monkeypa
         subject for obj in objects for subject in obj.get("subjects") or () if subject["kind"] == "ServiceAccount"
     ]
     assert {each["namespace"] for each in places if "namespace" in each} == {release}
+
+
+def test_policies_keep_their_braces_and_read_the_namespace_of_the_release() -> None:
+    """The CEL is not an expression of the chart; parameters in the operator's namespace move with it."""
+    parts = inputs()
+    policy, binding = (of_kind(rendered(parts), kind)["quay.quay-limit"] for kind in POLICIES)
+    assert [policy, binding] == parts.policies
+    assert policy["spec"]["validations"][0]["message"] == "no {{"
+    moved = of_kind(rendered(parts, "other"), POLICIES[1])["quay.quay-limit"]
+    assert moved["spec"]["paramRef"]["namespace"] == "other"
+    config = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
+    assert list(yaml.safe_load_all(config["policies.yaml"])) == parts.policies
+    assert "policies.yaml" in yaml.safe_load(config["kustomization.yaml"])["resources"]
 
 
 def test_definitions_are_upgraded_and_stay_after_an_uninstall() -> None:

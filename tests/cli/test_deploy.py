@@ -29,7 +29,7 @@ from opsdk.cli.package.inputs import PackageInputs, inputs_of
 from opsdk.cli.package.tree import installed_objects
 from opsdk.cli.project import Project
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import ConflictError, DeadlineError, MissingPermissionsError, UsageError
+from opsdk.errors import ConflictError, DeadlineError, InvalidError, MissingPermissionsError, UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import applies
@@ -38,6 +38,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
 from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.policies import AdmissionRule, PolicyBinding, policy
 
 NAMESPACE = "berth-system"
 
@@ -54,9 +55,19 @@ class Berth(Object[BerthSpec, None]):
     gvk = GroupVersionKind("deploy.opsdk.dev", "v1", "Berth")
 
 
-def make_operator(*, webhooks: bool = False) -> Operator:
-    """Return an operator with a kind, a child, a finalizer, and a webhook on request."""
+@policy(Berth)
+class BerthLimit:
+    """A policy with parameters, which the deploying user must be able to read."""
+
+    params = ConfigMap
+    rules = (AdmissionRule("object.spec.size <= int(params.data.most)", message="too large"),)
+    bindings = (PolicyBinding(param_name="limit", param_namespace="default", parameter_not_found_action="Allow"),)
+
+
+def make_operator(*, webhooks: bool = False, policies: Sequence[type] = (BerthLimit,)) -> Operator:
+    """Return an operator with a kind, a child, a finalizer, policies, and a webhook on request."""
     operator = Operator("berth")
+    operator.add_policy(*policies)
 
     async def leave(berth: Berth, ctx: Context) -> None:
         """Do nothing."""
@@ -73,15 +84,17 @@ def make_operator(*, webhooks: bool = False) -> Operator:
     return operator
 
 
-def inputs(*, image: str = "berth:1", webhooks: bool = False) -> PackageInputs:
+def inputs(
+    *, image: str = "berth:1", webhooks: bool = False, policies: Sequence[type] = (BerthLimit,)
+) -> PackageInputs:
     """Return what `package_inputs` returns for a project with this operator."""
     project = Project(folder=Path(), name="berth", operator="berth.operator:make_operator", namespace=NAMESPACE)
-    return inputs_of(project, make_operator(webhooks=webhooks), image=image)
+    return inputs_of(project, make_operator(webhooks=webhooks, policies=policies), image=image)
 
 
 def objects_of(parts: PackageInputs) -> list[JsonObject]:
     """Return the objects in the order in which they are applied."""
-    files = installed_objects(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    files = installed_objects(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
     return [tree for objects in files.values() for tree in objects]
 
 
@@ -167,6 +180,7 @@ async def test_a_service_account_with_the_printed_role_deploys_and_undeploys() -
         Permission("create", "apps", "deployments", "berth", NAMESPACE),
         Permission("escalate", "rbac.authorization.k8s.io", "clusterroles", "berth"),
         Permission("bind", "rbac.authorization.k8s.io", "roles", "berth", NAMESPACE),
+        Permission("get", "", "configmaps"),
     ],
     ids=lambda permission: f"{permission.verb} {permission.resource}",
 )
@@ -179,6 +193,28 @@ async def test_a_missing_rule_is_named_before_the_first_write(lacking: Permissio
             await tool.deploy(inputs())
         assert caught.value.missing == (str(lacking),)
         assert tool.steps == []
+
+
+async def test_a_deployed_policy_decides_until_it_is_removed() -> None:
+    """The next deployment replaces a policy of another name, and the removal deletes what is left."""
+    renamed = policy(Berth, name="renamed")(type("Renamed", (), {"rules": [AdmissionRule("object.spec.size != 7")]}))
+    async with cluster_with() as (_, admin, tool):
+        await tool.deploy(inputs())
+        await admin.create(ConfigMap(metadata=ObjectMeta(name="limit", namespace="default"), data={"most": "3"}))
+        berth = Berth(metadata=ObjectMeta(name="a", namespace="default"), spec=BerthSpec(size=7))
+        with pytest.raises(InvalidError, match="too large"):
+            await admin.create(berth)
+        await tool.deploy(inputs(policies=[renamed]))
+        deleted = [step.subject for step in tool.steps if step.action is DeployAction.DELETED]
+        assert [subject for subject in deleted if "Policy" in subject] == [
+            "ValidatingAdmissionPolicy berth.berth-limit",
+            "ValidatingAdmissionPolicyBinding berth.berth-limit",
+        ]
+        with pytest.raises(InvalidError, match="failed expression"):
+            await admin.create(berth)
+        await tool.undeploy(inputs(policies=[renamed]), delete_objects=True)
+        kind = unstructured_kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
+        assert list(await admin.list(kind)) == []
 
 
 async def test_a_dry_run_writes_nothing_and_shows_the_changes() -> None:

@@ -16,10 +16,12 @@ from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.api.core.v1 import ConfigMap, Service, ServiceSpec
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured_kind
+from opsdk.apimachinery.object import to_dict
 from opsdk.apimachinery.time import MicroTime
 from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cluster.cluster import Cluster
+from opsdk.engine.policies import apply_policies
 from opsdk.rbac.rules import applies
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.eventually import eventually
@@ -28,6 +30,7 @@ from opsdk.webhook.certificates.issuing import create_authority
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.policies import AdmissionRule, policy
 
 
 class SiteSpec(Model):
@@ -189,6 +192,37 @@ async def test_cleanup_removes_finalizers_and_webhooks(k8s_env: Environment, k8s
     last = [Removal(subject=f"CustomResourceDefinition {DEFINITION}", action="delete")]
     assert await clean(operator, k8s_env.config, definitions=True, dry_run=True) == last
     assert await clean(operator, k8s_env.config, definitions=True, dry_run=False) == last
+
+
+async def test_policies_are_compared_and_removed(k8s_env: Environment, k8s_client: Client) -> None:
+    """A missing or changed policy is a warning; cleanup deletes the bindings and the policies."""
+
+    @policy(ConfigMap)
+    class Limit:
+        rules = (AdmissionRule("!has(object.data) || object.data.size() < 9"),)
+
+    operator = Operator("berths")
+    operator.add_policy(Limit)
+
+    async def findings() -> list[tuple[str, str]]:
+        every = await examine(operator, k8s_env.config, namespace="default")
+        return [(each.level.value, each.message) for each in every if each.check == "policy"]
+
+    no_effect = "does not exist, so ValidatingAdmissionPolicy berths.limit has no effect"
+    missing = [("warning", "does not exist"), ("warning", no_effect)]
+    assert await findings() == missing
+    _, binding = await apply_policies(k8s_client, operator, field_owner="tests")
+    assert await findings() == [("ok", "matches the declaration")] * 2
+    tree = to_dict(binding)
+    tree["spec"]["validationActions"] = ["Audit"]
+    await k8s_client.update(Unstructured.from_tree(tree))
+    assert (await findings())[1] == ("warning", 'validationActions is ["Audit"], not ["Deny"]')
+    removed = await clean(operator, k8s_env.config, definitions=False, dry_run=False)
+    assert [each.subject for each in removed] == [
+        "ValidatingAdmissionPolicyBinding berths.limit",
+        "ValidatingAdmissionPolicy berths.limit",
+    ]
+    assert await findings() == missing
 
 
 async def test_nothing_to_clean(k8s_env: Environment) -> None:

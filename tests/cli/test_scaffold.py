@@ -79,6 +79,7 @@ def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["create", "api", "--group", f"{'g' * 40}.example.com", "--kind", long_name]) == 0
     for kind in ("Widget", "HTTPGadget", long_name):
         assert main(["create", "webhook", "--kind", kind]) == 0
+        assert main(["create", "policy", "--kind", kind]) == 0
         assert main(["create", "version", "--kind", kind, "--version", "v1beta1"]) == 0
     environment = {**os.environ, "PYTHONPATH": str(project)}
     assert main(["generate", "all"]) == 0
@@ -173,6 +174,7 @@ def test_a_project_links_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Generated files have no URLs: the package index and a site may not have the page."""
     project = new_project(tmp_path, monkeypatch)
     assert main(["create", "webhook", "--kind", "Widget"]) == 0
+    assert main(["create", "policy", "--kind", "Widget"]) == 0
     assert [path for path in project.rglob("*") if path.is_file() and "://" in path.read_text()] == []
 
 

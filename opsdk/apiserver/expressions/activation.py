@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
-from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
+from opsdk.apiserver.expressions.admission import admission_environment, compile_typed, with_mutations
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import CelEnvironment, Program
@@ -43,16 +44,22 @@ class CompiledExpression:
 
 
 # ------------------------------------------------------------------ compiling
+_DYNAMIC: Final[Mapping[str, Type]] = MappingProxyType({})
+
+
 class PolicyCompiler:
     """Compiles the expressions of one policy; each variable is declared for all later ones.
 
     Args:
         params: whether the policy has a paramKind.
         composed: whether expressions can use ``variables``.
+        schema_types: the types of ``object``, ``oldObject`` and ``params``; empty for DYN, as in a server. With them,
+            variables keep the types of objects.
     """
 
-    def __init__(self, *, params: bool, composed: bool) -> None:
+    def __init__(self, *, params: bool, composed: bool, schema_types: Mapping[str, Type] = _DYNAMIC) -> None:
         self._params = params
+        self._schema_types = schema_types
         self._types: dict[str, Type] = {}
         self._environments: dict[tuple[bool, bool], CelEnvironment] = {}
         self._composed = object_of("kubernetes.variables", self._types) if composed else None
@@ -61,7 +68,10 @@ class PolicyCompiler:
     def variable(self, name: str, text: str) -> CompiledExpression:
         """Compile the next variable and declare it."""
         program = self.compile(text, ())
-        self._types[name] = DYN if isinstance(program.program, str) else _declared(program.program.type)
+        if isinstance(program.program, str):
+            self._types[name] = DYN
+        else:
+            self._types[name] = program.program.type if self._schema_types else _declared(program.program.type)
         self.variables[name] = program
         return program
 
@@ -71,10 +81,15 @@ class PolicyCompiler:
         """Compile an expression that must return one of these types."""
         environment = self._environments.get((authorizer, patches))
         if environment is None:
-            environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+            if not self._schema_types:
+                environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+            else:
+                environment = admission_environment(params=self._params, authorizer=authorizer)
+                environment = environment.extend(variables=self._schema_types)
+                environment = with_mutations(environment, self._schema_types["object"]) if patches else environment
             if self._composed is not None:
-                types = {self._composed.name: self._composed}
-                environment = environment.extend(variables={"variables": self._composed}, types=types)
+                composed = {self._composed.name: self._composed}
+                environment = environment.extend(variables={"variables": self._composed}, types=composed)
             self._environments[authorizer, patches] = environment
         return CompiledExpression(text, compile_typed(environment, text, return_types))
 

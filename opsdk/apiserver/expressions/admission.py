@@ -10,7 +10,7 @@ from typing import Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.environment import kubernetes_environment
-from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
+from opsdk.apiserver.expressions.mutation import MutationTypes, construct
 from opsdk.base.text_cache import text_cache
 from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.errors import CelCompileError
@@ -83,9 +83,12 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
     if authorizer:
         variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
     environment = kubernetes_environment().extend(variables=variables, types={type_.name: type_ for type_ in _TYPES})
-    if not patches:
-        return environment
-    return environment.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
+    return with_mutations(environment) if patches else environment
+
+
+def with_mutations(environment: CelEnvironment, root: Type = DYN) -> CelEnvironment:
+    """Return the environment with the types of mutations; `root` is the type of the object."""
+    return environment.extend(types=MutationTypes(root), construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
 def compile_typed(environment: CelEnvironment, expression: str, return_types: tuple[Type, ...]) -> Program | str:

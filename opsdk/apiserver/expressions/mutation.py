@@ -12,7 +12,7 @@ from typing import Final
 
 from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.times import show_timestamp
-from opsdk.cel.types import DYN, STRING, Type, Value, object_of, opaque
+from opsdk.cel.types import DYN, STRING, Type, TypeKind, Value, list_of, object_of, opaque
 from opsdk.cel.values import CelObject, Duration, Listed, Mapped, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import PatchError
 from opsdk.structured_merge.value import JsonObject
@@ -47,15 +47,28 @@ class _PatchFields(dict[str, Type]):
 JSON_PATCH: Final = object_of("JSONPatch", _PatchFields({"op": STRING, "path": STRING, "from": STRING, "value": DYN}))
 
 
-class _MutationTypes(Mapping[str, Type]):
-    """``JSONPatch``, ``Object`` and the types of nested objects, named by their paths."""
+class MutationTypes(Mapping[str, Type]):
+    """``JSONPatch``, ``Object`` and the types of nested objects, named by their paths; lists add no segment.
+
+    Args:
+        root: the type of the object; DYN if every field exists, as in a server.
+    """
+
+    def __init__(self, root: Type = DYN) -> None:
+        self._root = root
 
     def __getitem__(self, name: str) -> Type:
         if name == JSON_PATCH.name:
             return JSON_PATCH
-        if name == _OBJECT or name.startswith(f"{_OBJECT}."):
-            return object_of(name, _ANY_FIELD)
-        raise KeyError(name)
+        first, *steps = name.split(".")
+        if first != _OBJECT:
+            raise KeyError(name)
+        type_ = self._root
+        for step in steps:
+            if type_.kind is not TypeKind.OBJECT:
+                break
+            type_ = _element(type_.fields[step])
+        return _constructed(type_, name) if type_.kind is TypeKind.OBJECT else object_of(name, _ANY_FIELD)
 
     def __iter__(self) -> Iterator[str]:
         return iter((_OBJECT, JSON_PATCH.name))
@@ -64,7 +77,24 @@ class _MutationTypes(Mapping[str, Type]):
         return 2
 
 
-MUTATION_TYPES: Final = _MutationTypes()
+def _element(type_: Type) -> Type:
+    """Return the innermost element type of lists."""
+    while type_.kind is TypeKind.LIST:
+        type_ = type_.params[0]
+    return type_
+
+
+def _constructed(type_: Type, path: str) -> Type:
+    """Return the type of an expression that constructs a value. A map may be constructed as an object too."""
+    match type_.kind:
+        case TypeKind.OBJECT:
+            fields = type_.fields.items()
+            return object_of(path, {name: _constructed(below, f"{path}.{name}") for name, below in fields})
+        case TypeKind.LIST:
+            return list_of(_constructed(type_.params[0], path))
+        case TypeKind.MAP:
+            return DYN
+    return type_
 
 
 class ConstructedObject(CelObject):

@@ -153,7 +153,7 @@ class _StepLog:
 
 
 def _objects(parts: PackageInputs) -> list[JsonObject]:
-    files = installed_objects(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    files = installed_objects(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
     return [tree for objects in files.values() for tree in objects]
 
 

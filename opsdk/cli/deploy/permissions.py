@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -27,7 +27,18 @@ def deploy_rules(objects: Iterable[JsonObject]) -> RuleSet:
             namespace = tree["metadata"]["namespace"]
             permissions += [Permission("list", "", "pods", namespace=namespace)]
             permissions += [Permission("list", "apps", "replicasets", namespace=namespace)]
-    return RuleSet(permissions)
+    return RuleSet([*permissions, *_reads_of_parameters(objects)])
+
+
+def _reads_of_parameters(objects: Iterable[JsonObject]) -> Iterator[Permission]:
+    """Yield what lets a user write policies with parameters: it must be able to read all of them.
+
+    Upstream: k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy/authz.go (v1.36)
+    """
+    for tree in objects:
+        if tree["kind"].endswith("AdmissionPolicy") and (kind := tree["spec"].get("paramKind")):
+            info = resource_of(GroupVersionKind.parse(kind["apiVersion"], kind["kind"]))
+            yield Permission("get", info.group, info.resource)
 
 
 def delete_rules(objects: Iterable[JsonObject]) -> RuleSet:

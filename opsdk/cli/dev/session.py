@@ -21,6 +21,7 @@ from opsdk.cli.package.deployment import webhook_service_name
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
+from opsdk.engine.policies import apply_policies, delete_policies
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import RestConfig
@@ -144,7 +145,10 @@ class DevSession(Closing):
             changed = await self._prepare(operator, running)
         except OpsdkError as error:
             return Reload(seconds=time.monotonic() - began, error=str(error), first=first)
+        before = self.operator
         await self._stop()
+        if before is not None:
+            await delete_policies(running.cluster.uncached, before, operator)
         if self._running is not None and self._running is not running:
             await self._running.aclose()
         self._running = running
@@ -170,14 +174,18 @@ class DevSession(Closing):
             await running.aclose()
 
     async def _prepare(self, operator: Operator, running: _RunningCluster) -> list[str]:
-        """Install the definitions, and make the operator before the old code stops. Closes a new cluster on failure.
+        """Install definitions, webhooks and policies, and make the operator before the old code stops.
 
-        Returns the names of the changed definitions. Raises `OpsdkError` for every exception of a setup function.
+        Closes a new cluster on failure. Returns the names of the changed definitions.
+
+        Raises:
+            OpsdkError: also for every exception of a setup function.
         """
         try:
             changed = await install_definitions(running.cluster.uncached, operator.definitions())
             await self._install_service(running.cluster.uncached, operator)
             await install_configurations(running.cluster.uncached, operator)
+            await apply_policies(running.cluster.uncached, operator, field_owner=_FIELD_OWNER)
             try:
                 operator.prepare(self.config, cluster=running.cluster)
             except OpsdkError:

@@ -24,6 +24,7 @@ from opsdk.cli.doctor.findings import (
     of_definition,
     of_lease,
     of_orphans,
+    of_policy,
     slow_finalizers,
     subject_of,
 )
@@ -70,6 +71,7 @@ async def examine(
             ("permissions", _permissions(operator, cluster, namespace, recorded)),
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
+            ("policy", _policies(operator, client)),
             ("finalizer", _deletions(operator, client)),
             ("lease", _lease(operator, client, namespace)),
         ]
@@ -173,6 +175,14 @@ async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
     return findings
 
 
+async def _policies(operator: Operator, client: Client) -> list[Finding]:
+    findings: list[Finding] = []
+    for declared in operator.registered_policies():
+        live = await client.get_or_none(declared.target.kind.kind, declared.target.name)
+        findings += of_policy(declared, to_dict(live) if live is not None else None)
+    return findings
+
+
 async def _is_external_name(client: Client, key: str) -> bool:
     service = await client.get_or_none(Service, key)
     return service is not None and service.spec.type == "ExternalName"
@@ -219,7 +229,7 @@ class Removal:
 async def clean(operator: Operator, config: RestConfig, *, definitions: bool, dry_run: bool) -> list[Removal]:
     """Remove what the operator leaves in a cluster, and return it.
 
-    Finalizers come first, then webhook configurations: without the operator, both block other clients.
+    Finalizers come first, then webhook configurations and policies: without the operator, they block other clients.
 
     Args:
         operator: its leftovers are removed; it must be stopped.
@@ -233,13 +243,14 @@ async def clean(operator: Operator, config: RestConfig, *, definitions: bool, dr
     async with Cluster(config) as cluster:
         client = cluster.uncached
         removals = await _remove_finalizers(operator, client, dry_run=dry_run)
-        for tree in operator.webhook_configurations(_PLACEHOLDER_CLIENT_CONFIG):
+        configurations = operator.webhook_configurations(_PLACEHOLDER_CLIENT_CONFIG)
+        for tree in (*configurations, *reversed(operator.admission_policies())):
             removals += await _delete(client, tree, dry_run=dry_run)
         for tree in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG) if definitions else ():
             try:
                 removals += await _delete(client, tree, dry_run=dry_run)
             except OpsdkError as error:
-                error.add_note("finalizers and webhooks are already removed")
+                error.add_note("finalizers, webhooks and policies are already removed")
                 raise
     return removals
 

@@ -20,6 +20,7 @@ from opsdk.webhook.registered.comparison import (
     conversion_faults,
     registered_webhooks,
 )
+from opsdk.webhook.registered.policies import compare_policy
 
 # Seconds after which a pending finalizer is reported.
 _SLOW_FINALIZER = 300.0
@@ -161,6 +162,16 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
             yield finding(level, f"no pod is ready behind service {key}: {effect}", "check the operator's pods")
     if not problems and not faults:
         yield finding(Level.OK, f"{len(live['webhooks'])} webhooks are served")
+
+
+def of_policy(declared: RegisteredObject, live: JsonObject | None) -> Iterator[Finding]:
+    """Check that an admission policy or binding exists and is as declared."""
+    subject = str(declared.target)
+    faults = compare_policy(declared, live).faults
+    for fault in faults:
+        yield Finding(check="policy", level=Level.WARNING, subject=subject, message=fault.text, advice=fault.advice)
+    if not faults:
+        yield Finding(check="policy", level=Level.OK, subject=subject, message="matches the declaration")
 
 
 def called_services(configuration: JsonObject) -> Iterator[str]:

@@ -35,7 +35,7 @@ def manifests(
     opsdk generate manifests && kubectl apply -k config
     """
     parts = package_inputs()
-    files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
+    files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
     command = "opsdk generate manifests"
     if check:
         check_files({folder / path: with_hash(text, command=command) for path, text in files.items()}, output)
@@ -49,6 +49,14 @@ def webhooks() -> None:
     opsdk generate webhooks | kubectl apply -f -
     """
     print(to_yaml(package_inputs().configurations), end="")
+
+
+def policies() -> None:
+    """Print the admission policies of the project's operator and their bindings.
+
+    opsdk generate policies | kubectl apply -f -
+    """
+    print(to_yaml(package_inputs().policies), end="")
 
 
 def package(
@@ -66,7 +74,7 @@ def package(
     """
     parts = package_inputs()
     workload, definitions = parts.workload, parts.definitions
-    config = config_files(workload, definitions, parts.rbac, parts.configurations)
+    config = config_files(workload, definitions, parts.rbac, parts.configurations, parts.policies)
     # kubectl apply -f keeps the order of the file.
     first = (*(path for path in config if path.startswith("crd/")), "namespace.yaml", "rbac.yaml")
     last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})

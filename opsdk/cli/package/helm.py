@@ -73,6 +73,8 @@ def chart_files(inputs: PackageInputs, version: str) -> Mapping[str, str]:
         "network_policy.yaml": _wrap_if(".Values.networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
         "service_monitor.yaml": _wrap_if(".Values.serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
     }
+    if inputs.policies:
+        templates["policies.yaml"] = _literal(to_yaml(inputs.policies))
     own = write_yaml({"namespace": workload.namespace})
     templates = {name: text.replace(own, f"namespace: {_RELEASE}\n") for name, text in templates.items()}
     if inputs.definitions:
@@ -131,7 +133,12 @@ def _definitions(definitions: Sequence[JsonObject]) -> str:
             spec = {**spec, "conversion": conversion}
         annotations = {**(metadata.get("annotations") or {}), **policy}
         trees.append({**definition, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
-    return to_yaml(trees).replace("{{", '{{ "{{" }}').replace(f"'{_NAMESPACES}'", _RELEASE)
+    return _literal(to_yaml(trees)).replace(f"'{_NAMESPACES}'", _RELEASE)
+
+
+def _literal(text: str) -> str:
+    """Return a text whose braces are not expressions."""
+    return text.replace("{{", '{{ "{{" }}')
 
 
 def _roles(inputs: PackageInputs) -> str:

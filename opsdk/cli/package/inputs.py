@@ -32,6 +32,7 @@ class PackageInputs:
         workload: the operator's workload.
         definitions: its CustomResourceDefinitions.
         configurations: of its admission webhooks.
+        policies: its admission policies and their bindings.
         rules: the permissions of its service account.
         cluster_rules: its permissions if it watches all namespaces.
         watched_rules: its permissions if it watches the namespace `WATCHED` only.
@@ -43,6 +44,7 @@ class PackageInputs:
     workload: Workload
     definitions: list[JsonObject]
     configurations: list[JsonObject]
+    policies: list[JsonObject]
     rules: RuleSet
     cluster_rules: RuleSet
     watched_rules: RuleSet
@@ -85,6 +87,7 @@ def inputs_of(project: Project, operator: Operator, *, namespace: str = "", imag
         workload=workload,
         definitions=operator.definitions(client_config),
         configurations=operator.webhook_configurations(client_config),
+        policies=operator.admission_policies(),
         rules=rules,
         cluster_rules=cluster_rules,
         watched_rules=watched_rules,

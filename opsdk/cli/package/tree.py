@@ -15,6 +15,7 @@ def installed_objects(
     definitions: Sequence[JsonObject],
     rbac: Sequence[JsonObject],
     configurations: Sequence[JsonObject] = (),
+    policies: Sequence[JsonObject] = (),
 ) -> Mapping[str, Sequence[JsonObject]]:
     """Return path -> objects of each file of an installation, in the order to apply them.
 
@@ -26,6 +27,7 @@ def installed_objects(
         definitions: the CustomResourceDefinitions.
         rbac: the service account, roles and bindings.
         configurations: of admission webhooks.
+        policies: admission policies and their bindings.
     """
     files: dict[str, Sequence[JsonObject]] = {
         f"crd/{d['spec']['group']}_{d['spec']['names']['plural']}.yaml": [d] for d in definitions
@@ -40,6 +42,8 @@ def installed_objects(
     }
     if budgets := parts.disruption_budgets(workload):
         files["disruption_budget.yaml"] = budgets
+    if policies:
+        files["policies.yaml"] = policies
     return {**files, "webhooks.yaml": configurations} if configurations else files
 
 
@@ -48,9 +52,10 @@ def config_files(
     definitions: Sequence[JsonObject],
     rbac: Sequence[JsonObject],
     configurations: Sequence[JsonObject] = (),
+    policies: Sequence[JsonObject] = (),
 ) -> Mapping[str, str]:
     """Return path -> text of each file. Arguments are those of `installed_objects`."""
-    installed = installed_objects(workload, definitions, rbac, configurations)
+    installed = installed_objects(workload, definitions, rbac, configurations, policies)
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

@@ -169,6 +169,34 @@ def create_webhook(
     )
 
 
+def create_policy(
+    *,
+    kind: Annotated[str, typer.Option(help="kind of an API of this project")],
+    output: Output = OutputFormat.TEXT,
+) -> None:
+    """Add an admission policy for a kind, with a test on a local API server.
+
+    opsdk create policy --kind Widget
+    """
+    project, module = current_project(), module_of(kind)
+    own_imports = [
+        f"from {project.package}.{module} import {kind}, {kind}Spec",
+        f"from {project.package}.operator import make_operator",
+    ]
+    values = {
+        "package": project.package,
+        "kind": kind,
+        "variable": module,
+        "meta": _meta_arguments(_api_source(project, kind)),
+        "own_imports": "\n".join(sorted(own_imports)),
+    }
+    files = {
+        f"{project.package}/{module}_policy.py": templates.POLICY.substitute(values),
+        f"tests/test_{module}_policy.py": templates.POLICY_TEST.substitute(values),
+    }
+    _add(project, f"{module}_policy", files, output)
+
+
 def _api_source(project: Project, kind: str) -> str:
     """Return the source of a kind's module. Raises `UsageError` if the file is missing."""
     api = project.folder / project.package / f"{module_of(kind)}.py"

@@ -70,6 +70,7 @@ A Kubernetes operator in Python, built with opsdk: controller-runtime's concepts
 | `ruff check . && ruff format .` | checks and formats |
 | `opsdk create api --group G --version V --kind K` | adds a kind, its reconciler, a test and an object in `samples/` |
 | `opsdk create webhook --kind K` | adds a defaulter and a validator |
+| `opsdk create policy --kind K` | adds an admission policy: rules in CEL that the API server runs |
 | `opsdk create version --kind K --version V` | adds a version and its conversion |
 | `opsdk generate all` | writes CRDs, RBAC and the Deployment into `config/` |
 | `opsdk dev --once --plain` | starts the operator on a local API server, and ends; without `--once` it stays |
@@ -84,6 +85,7 @@ Before a commit, `pytest`, `mypy` and `ruff check .` pass, and `opsdk generate a
 | `$package/operator.py` | `make_operator`; `opsdk create` adds a line for each kind |
 | `$package/KIND.py` | the classes of a kind, its reconciler, and the permissions that it needs |
 | `$package/KIND_webhook.py`, `$package/KIND_VERSION.py` | webhooks and versions of a kind |
+| `$package/KIND_policy.py` | the admission policy of a kind |
 | `tests/` | tests; `-p opsdk.testing.plugin` gives them `k8s_env` and `k8s_client` |
 | `config/` | generated: change the classes instead, and generate again |
 | `[tool.opsdk]` in `pyproject.toml` | image, namespace, and what the Deployment needs |
@@ -333,4 +335,47 @@ def test_the_label_is_a_default() -> None:
     $variable = $kind(metadata=ObjectMeta($meta), spec=${kind}Spec())
     set_defaults($variable, AdmissionContext())
     assert $variable.metadata.labels == {"app.kubernetes.io/managed-by": "$name"}
+''')
+
+POLICY = Template('''"""The admission policy of $kind. The API server runs it, and calls no webhook."""
+
+from opsdk import Operator
+from opsdk.webhook.policies import AdmissionRule, policy
+
+from $package.$variable import $kind
+
+
+@policy($kind)
+class ${kind}Policy:
+    """Rules that the schema cannot express."""
+
+    rules = (
+        AdmissionRule(
+            "!has(object.spec.text) || object.spec.text != ''", message="must not be empty", field_path="spec.text"
+        ),
+    )
+    # Finalizers must be removable from objects that are being deleted.
+    match_conditions = {"not-deleted": "!has(object.metadata.deletionTimestamp)"}
+
+
+def add_to(operator: Operator) -> None:
+    """Install the policy with the operator."""
+    operator.add_policy(${kind}Policy)
+''')
+
+POLICY_TEST = Template('''"""The policy of $kind, on a local API server."""
+
+import pytest
+from envtest import Environment
+from opsdk import Client, ObjectMeta
+from opsdk.errors import InvalidError
+from opsdk.testing.running import running
+
+$own_imports
+
+
+async def test_an_empty_text_is_refused(k8s_env: Environment, k8s_client: Client) -> None:
+    async with running(make_operator(), k8s_env):
+        with pytest.raises(InvalidError, match="spec.text: must not be empty"):
+            await k8s_client.create($kind(metadata=ObjectMeta($meta), spec=${kind}Spec(text="")))
 ''')

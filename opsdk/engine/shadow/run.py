@@ -44,7 +44,11 @@ __all__ = ["ShadowRun"]
 _LOOK: Final = 0.5
 """Seconds between two looks at what is due."""
 _NOT_FOLLOWED: Final = frozenset({
+    "admissionregistration.k8s.io/mutatingadmissionpolicies",
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
     "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings",
     "admissionregistration.k8s.io/validatingwebhookconfigurations",
     "apiextensions.k8s.io/customresourcedefinitions",
     "apiregistration.k8s.io/apiservices",

@@ -14,11 +14,12 @@ from opsdk.aio.tasks import until_set
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
+from opsdk.engine.policies import apply_policies
 from opsdk.engine.webhooks import without_sockets
 from opsdk.engine.world.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
 from opsdk.engine.world.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
 from opsdk.engine.world.replica import Observer, Replica, seeded
-from opsdk.engine.world.replica_webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks
+from opsdk.engine.world.replica_webhooks import AUTHORITY, FIELD_OWNER, ReplicaWebhooks, install_webhooks
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
 
@@ -77,6 +78,7 @@ class SimulatedCluster(Closing):
         if (operator := self._doubles.operator()).has_webhooks:
             env.local_apps[AUTHORITY] = ReplicaWebhooks(self.replicas)
             await install_webhooks(self.client, operator)
+        await apply_policies(self.client, operator, field_owner=FIELD_OWNER)
         for replica in self.replicas:
             replica.start()
             stack.push_async_callback(replica.aclose)

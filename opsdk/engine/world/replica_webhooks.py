@@ -14,7 +14,7 @@ from opsdk.webhook.configurations import WebhookClientConfig
 
 AUTHORITY = "webhooks.simulation:443"
 _CLIENT_CONFIG = WebhookClientConfig(url=f"https://{AUTHORITY}")
-_FIELD_OWNER = "simulation"
+FIELD_OWNER = "simulation"
 _POLL_SECONDS = 0.02
 """A test server establishes a definition immediately."""
 
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.02
 async def install_webhooks(client: Client, operator: Operator) -> None:
     """Apply the definitions and the webhook configurations of an operator that has webhooks."""
     await apply_definitions(client, operator.definitions(_CLIENT_CONFIG), poll_interval=_POLL_SECONDS)
-    await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=_FIELD_OWNER)
+    await apply_configurations(client, operator, _CLIENT_CONFIG, field_owner=FIELD_OWNER)
 
 
 class ReplicaWebhooks:

@@ -34,6 +34,7 @@ from opsdk.apimachinery.object import TypedObject
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget, injection_patch, is_called_by
 from opsdk.webhook.configurations import WebhookClientConfig, conversion_stanza
+from opsdk.webhook.registered.policy_targets import PolicyTarget, RegisteredPolicy
 
 _CONVERSION = "/spec/conversion"
 _APPLY_DEFINITION = "apply the CustomResourceDefinition of this version"
@@ -102,13 +103,15 @@ class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
         versions: of the definition.
         scope: of the definition; empty if it is not compared.
         webhooks: of a configuration.
+        policy: of an admission policy or binding, which `opsdk.webhook.registered.policies` compares.
     """
 
-    target: InjectionTarget
+    target: InjectionTarget | PolicyTarget
     converted: bool = False
     versions: tuple[RegisteredVersion, ...] = ()
     scope: str = ""
     webhooks: tuple[RegisteredWebhook, ...] = ()
+    policy: RegisteredPolicy | None = None
 
 
 class RegistrationFault(NamedTuple):
@@ -150,12 +153,13 @@ def compare(
     """Compare an object in the cluster with its declaration.
 
     Args:
-        declared: of the operator.
+        declared: a definition or webhook configuration of the operator.
         tree: the object; None if it does not exist.
         client_config: how the API server reaches this server, with the current ``caBundle``. None if the operator
             does not know it, because other programs issue its certificates: then nothing is restored.
         was_seen: this process saw the object before. An object that is not created yet is not critical.
     """
+    assert isinstance(declared.target, InjectionTarget)  # not a policy
     kind = declared.target.kind
     if tree is None:
         return RegistrationDiff([], "", (_missing(declared, was_seen=was_seen),))
@@ -350,7 +354,7 @@ def _differences(webhook: RegisteredWebhook, live: JsonObject) -> Iterator[str]:
     for name, default in _DEFAULTS.items():
         ours, theirs = (_normal(each.get(name, default)) for each in (webhook.fields, live))
         if ours != theirs:
-            yield f"{name} is {_shown(theirs)}, not {_shown(ours)}"
+            yield f"{name} is {shown(theirs)}, not {shown(ours)}"
 
 
 def _normal(value: JsonValue) -> JsonValue:
@@ -358,11 +362,12 @@ def _normal(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: inner for name, each in value.items() if (inner := _normal(each)) not in _EMPTY}
     if isinstance(value, list):
-        return sorted(map(_normal, value), key=_shown)
+        return sorted(map(_normal, value), key=shown)
     return value
 
 
-def _shown(value: JsonValue) -> str:
+def shown(value: JsonValue) -> str:
+    """Return a value as faults show it."""
     return msgspec.json.encode(value, order="sorted").decode() if value not in _EMPTY else "empty"
 
 

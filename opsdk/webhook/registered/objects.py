@@ -40,12 +40,17 @@ from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.registered.comparison import RegisteredObject, RegistrationDiff, RegistrationFault, compare
+from opsdk.webhook.registered.policies import compare_policy, restored_binding
+from opsdk.webhook.registered.policy_targets import PolicyTarget
 
 log = SafeLogger(__name__)
 
+RegisteredTarget = InjectionTarget | PolicyTarget
 NewCache = Callable[[CacheOptions], Cache]
 """Returns a cache of its own: ``Cluster.new_cache``."""
 _RETRY_BACKOFF: Final = Backoff(base=0.5, cap=30.0, jitter=0.5)
+_UNINSTALL_SECONDS: Final = 10.0
+"""Seconds until a deleted binding is created again: an uninstall deletes its policy too, in any order."""
 _DENIED_SECONDS: Final = 300.0
 """Seconds until a watch that was denied is tried again: each attempt logs an error."""
 _TICK: Final = 0.1
@@ -66,6 +71,7 @@ class _Followed:
         self.differences: tuple[RegistrationFault, ...] = ()
         self.faults: tuple[RegistrationFault, ...] = ()
         self.was_seen = False
+        self.missing_since: float | None = None
         self.informers: CachedKind | None = None
         self.tree: JsonObject | None = None
 
@@ -77,9 +83,21 @@ class _Followed:
 
     def observe(self, tree: JsonObject | None, client_config: WebhookClientConfig | None) -> RegistrationDiff:
         """Compare a state of the object with the declaration."""
-        comparison = compare(self.declared, tree, client_config, was_seen=self.was_seen)
+        if self.declared.policy is not None:
+            comparison = compare_policy(self.declared, tree)
+        else:
+            comparison = compare(self.declared, tree, client_config, was_seen=self.was_seen)
         self.tree, self.was_seen = tree, self.was_seen or tree is not None
+        if tree is not None:
+            self.missing_since = None
+        elif self.missing_since is None:
+            self.missing_since = monotonic()
         return comparison
+
+    @property
+    def is_restorable(self) -> bool:
+        """Whether it is a deleted binding, which is created again."""
+        return self.tree is None and self.declared.policy is not None and self.declared.policy.is_restored
 
 
 class RegisteredObjects:
@@ -96,6 +114,7 @@ class RegisteredObjects:
             nothing.
         new_cache: makes the caches of the watches; None without watches, for callers of `restore_all` only.
         hook: receives the number of faults of each object.
+        field_owner: of the operator; a deleted binding of a policy without an apply gets it.
         is_called: the API server calls the operator through the objects. If not, an operator without webhooks only
             reports what changed since its start: no fault is critical, since nothing routes requests to a replica, and
             an unready one would only block node drains and rollouts. Without the permission it does not follow.
@@ -115,14 +134,16 @@ class RegisteredObjects:
         client_config: WebhookClientConfig | None = None,
         new_cache: NewCache | None = None,
         hook: TelemetryHook | None = None,
+        field_owner: str = "",
         is_called: bool = True,
     ) -> None:
         self._client = client
+        self._field_owner = field_owner
         self._is_called = is_called
         self._client_config = client_config
         self._new_cache = new_cache
         self._hook = hook or TelemetryHook()
-        self._followed: dict[InjectionTarget, _Followed] = {}
+        self._followed: dict[RegisteredTarget, _Followed] = {}
         self._restored = False
         self.ca_bundle: bytes | None = None
         self.confirm: Callable[[bytes], Awaitable[None]] | None = None
@@ -135,8 +156,8 @@ class RegisteredObjects:
 
     @property
     def targets(self) -> Sequence[InjectionTarget]:
-        """The objects."""
-        return tuple(self._followed)
+        """The objects with a ``caBundle``."""
+        return tuple(target for target in self._followed if isinstance(target, InjectionTarget))
 
     # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:
@@ -237,6 +258,8 @@ class RegisteredObjects:
         if self._client_config is not None and self.ca_bundle is None:
             return 0.0  # the first `restore_all` follows
         comparison = followed.observe(followed.tree, self._wanted)
+        if followed.is_restorable:
+            return await self._restore_binding(followed, comparison)
         if not comparison.patch:
             self._report(followed, *comparison.faults)
             return max(followed.contention.calm_at - monotonic(), _TICK) if followed.contended is not None else 0.0
@@ -246,6 +269,32 @@ class RegisteredObjects:
             return max(followed.contention.wait(now=monotonic()), _TICK)
         except OpsdkError:
             return None
+        return 0.0
+
+    async def _restore_binding(self, followed: _Followed, comparison: RegistrationDiff) -> float | None:
+        """Create a deleted binding again whose policy still exists. Returns as `_bring`."""
+        declared, contention = followed.declared, followed.contention
+        assert declared.policy is not None  # see `_Followed.is_restorable`
+        assert declared.policy.policy is not None
+        assert followed.missing_since is not None
+        self._report(followed, *comparison.faults)
+        deleted_for = monotonic() - followed.missing_since
+        if (delay := max(_UNINSTALL_SECONDS - deleted_for, contention.wait(now=monotonic()))) > 0:
+            return max(delay, _TICK)
+        policy = declared.policy.policy
+        try:
+            live = await self._client.get_or_none(policy.kind.kind, policy.name, uncached=True)
+            restored = restored_binding(declared, to_dict(live) if live is not None else None, self._field_owner)
+            if restored is None:
+                return _DENIED_SECONDS
+            obj = Unstructured.from_tree(restored.tree)
+            await self._client.apply(obj, field_owner=restored.field_owner, force=True)
+        except OpsdkError as error:
+            text = f"was deleted, and cannot be created again: {error}"
+            self._report(followed, RegistrationFault(text, _advice(error), critical=False))
+            return _DENIED_SECONDS if isinstance(error, ForbiddenError) else None
+        contention.written(now=monotonic())
+        log.info("created %s again", declared.target)
         return 0.0
 
     @property
@@ -278,7 +327,7 @@ class RegisteredObjects:
         restored, self._restored = self._restored, False
         return restored
 
-    async def restore(self, target: InjectionTarget) -> None:
+    async def restore(self, target: RegisteredTarget) -> None:
         """Read one object, and restore what differs.
 
         Raises:
@@ -337,7 +386,8 @@ class RegisteredObjects:
     def _report(self, followed: _Followed, *faults: RegistrationFault) -> None:
         """Log the faults that are new, and the end of all."""
         if not self._is_called:
-            faults = tuple(fault._replace(critical=False) for fault in faults if followed.was_seen)
+            is_reported = followed.was_seen or followed.declared.policy is not None
+            faults = tuple(fault._replace(critical=False) for fault in faults if is_reported)
         followed.differences = faults
         followed.contention.wait(now=monotonic())  # forgets the writes after a calm time
         if not followed.contention.delay:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from opsdk.apiserver.expressions.admission import admission_environment
 from opsdk.apiserver.expressions.mutation import (
-    MUTATION_TYPES,
     ConstructedObject,
+    MutationTypes,
     as_json,
     as_tree,
     check_names,
@@ -24,6 +24,7 @@ from opsdk.cel.values import equal
 from opsdk.errors import PatchError
 
 ENVIRONMENT = admission_environment(patches=True)
+MUTATION_TYPES = MutationTypes()
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),

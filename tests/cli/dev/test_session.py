@@ -18,7 +18,7 @@ from opsdk.cli.dev.console import render, view_of
 from opsdk.cli.dev.reload import imported_again, modules_below
 from opsdk.cli.dev.session import DevSession
 from opsdk.cli.loading import load_operator
-from opsdk.errors import UsageError
+from opsdk.errors import InvalidError, UsageError
 from opsdk.testing.eventually import eventually
 
 SOURCE = """
@@ -135,6 +135,39 @@ async def test_the_newest_code_runs(module: Path) -> None:
         assert (await session.reload()).definitions == ("sites.dev.opsdk.dev",)
         await eventually(lambda: text_is("a7"))
         assert session.reloads == 3
+
+
+POLICY = """
+from opsdk.webhook.policies import AdmissionRule, policy
+
+
+@policy(Site)
+class Texts:
+    rules = [AdmissionRule("object.spec.text != 'bad'", message="bad text")]
+
+
+operator.add_policy(Texts)
+"""
+
+
+async def test_the_newest_policies_hold(module: Path) -> None:
+    """A reload applies new policies, and deletes those that the code no longer has; a wrong one changes nothing."""
+    site = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": {"name": "a", "namespace": "default"}}
+    bad = {**site, "spec": {"text": "bad"}}
+    async with Environment() as env, Cluster(env.config) as cluster:
+        rewrite(module, more=POLICY)
+        session = DevSession(env.config, loader(module))
+        assert (await session.reload()).error is None
+        with pytest.raises(InvalidError, match="bad text"):
+            await cluster.uncached.create(Unstructured.from_tree(bad))
+        rewrite(module, more=POLICY.replace("object.spec.text", "object.spec.test"))
+        assert "undefined field 'test'" in str((await session.reload()).error)
+        with pytest.raises(InvalidError, match="bad text"):
+            await cluster.uncached.create(Unstructured.from_tree(bad))
+        rewrite(module)
+        assert (await session.reload()).error is None
+        await cluster.uncached.create(Unstructured.from_tree(bad))
+        await session.aclose()
 
 
 async def test_an_operator_that_failed_starts_again(module: Path, caplog: pytest.LogCaptureFixture) -> None:
