@@ -22,7 +22,7 @@ _FIRST: Final[Mapping[str, Sequence[str]]] = {
 }
 """What ``opsdk --help`` describes: at most twelve commands."""
 _MORE: Final[Mapping[str, Sequence[str]]] = {
-    "Write": ("run", "validate", "apiserver", "migrate"),
+    "Write": ("run", "validate", "update", "apiserver", "migrate"),
     "Test": ("snapshot",),
     "Ship": ("undeploy", "cleanup", "canary"),
     "Run": ("pause", "resume", "reconcile", "norman"),
@@ -37,6 +37,10 @@ class _OpsdkGroup(LazyGroup):
         "init": LazyCommand(
             target="opsdk.cli.scaffold.commands:init",
             summary="Create a project with an operator without reconcilers.",
+        ),
+        "update": LazyCommand(
+            target="opsdk.cli.scaffold.update:update",
+            summary="Bring the templates of a newer opsdk into a project.",
         ),
         "run": LazyCommand(
             target="opsdk.cli.run:run",

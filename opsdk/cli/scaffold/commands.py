@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opsdk.base.version import VERSION
 from opsdk.cli.output import Output, OutputFormat, print_files
 from opsdk.cli.project import Project, current_project
-from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.files import (
     add_module,
     check_group_version,
@@ -23,6 +20,8 @@ from opsdk.cli.scaffold.files import (
     package_of,
     spoke_class,
 )
+from opsdk.cli.scaffold.formatting import formatted
+from opsdk.cli.scaffold.record import ScaffoldFile, ScaffoldRecord, read_record
 from opsdk.errors import UsageError
 
 
@@ -40,13 +39,13 @@ def init(
     package = package_of(name)
     values = {"name": name, "package": package}
     files = {
-        "pyproject.toml": templates.PYPROJECT.substitute(values),
-        "README.md": templates.README.substitute(values),
-        "AGENTS.md": templates.AGENTS.substitute(values),
-        ".gitignore": templates.GITIGNORE,
-        f"{package}/__init__.py": templates.INIT.substitute(values),
-        f"{package}/__main__.py": templates.MAIN.substitute(values),
-        f"{package}/operator.py": templates.OPERATOR.substitute(values),
+        "pyproject.toml": ScaffoldFile(template="PYPROJECT", values=values),
+        "README.md": ScaffoldFile(template="README", values=values),
+        "AGENTS.md": ScaffoldFile(template="AGENTS", values=values),
+        ".gitignore": ScaffoldFile(template="GITIGNORE", values={}),
+        f"{package}/__init__.py": ScaffoldFile(template="INIT", values=values),
+        f"{package}/__main__.py": ScaffoldFile(template="MAIN", values=values),
+        f"{package}/operator.py": ScaffoldFile(template="OPERATOR", values=values),
     }
     print_files(output, _write_new(folder, files))
     if output is OutputFormat.JSON:
@@ -87,9 +86,9 @@ def create_api(
         "key": "a" if cluster_scoped else "default/a",
     }
     files = {
-        f"{project.package}/{module}.py": templates.API.substitute(values),
-        f"tests/test_{module}.py": templates.TEST.substitute(values),
-        f"samples/{module}.yaml": templates.SAMPLE.substitute(values),
+        f"{project.package}/{module}.py": ScaffoldFile(template="API", values=values),
+        f"tests/test_{module}.py": ScaffoldFile(template="TEST", values=values),
+        f"samples/{module}.yaml": ScaffoldFile(template="SAMPLE", values=values),
     }
     api = project.folder / project.package / f"{module}.py"
     if api.is_file():
@@ -133,8 +132,8 @@ def create_version(
         "meta": _meta_arguments(source),
     }
     files = {
-        f"{project.package}/{module}_{version}.py": templates.VERSION.substitute(values),
-        f"tests/test_{module}_{version}.py": templates.VERSION_TEST.substitute(values),
+        f"{project.package}/{module}_{version}.py": ScaffoldFile(template="VERSION", values=values),
+        f"tests/test_{module}_{version}.py": ScaffoldFile(template="VERSION_TEST", values=values),
     }
     _add(project, f"{module}_{version}", files, output)
     if output is OutputFormat.TEXT:
@@ -162,8 +161,8 @@ def create_webhook(
         project,
         f"{module}_webhook",
         {
-            f"{project.package}/{module}_webhook.py": templates.WEBHOOK.substitute(values),
-            f"tests/test_{module}_webhook.py": templates.WEBHOOK_TEST.substitute(values),
+            f"{project.package}/{module}_webhook.py": ScaffoldFile(template="WEBHOOK", values=values),
+            f"tests/test_{module}_webhook.py": ScaffoldFile(template="WEBHOOK_TEST", values=values),
         },
         output,
     )
@@ -191,8 +190,8 @@ def create_policy(
         "own_imports": "\n".join(sorted(own_imports)),
     }
     files = {
-        f"{project.package}/{module}_policy.py": templates.POLICY.substitute(values),
-        f"tests/test_{module}_policy.py": templates.POLICY_TEST.substitute(values),
+        f"{project.package}/{module}_policy.py": ScaffoldFile(template="POLICY", values=values),
+        f"tests/test_{module}_policy.py": ScaffoldFile(template="POLICY_TEST", values=values),
     }
     _add(project, f"{module}_policy", files, output)
 
@@ -214,7 +213,7 @@ def _meta_arguments(source: str) -> str:
     return 'name="a"' if _is_cluster_scoped(source) else 'name="a", namespace="default"'
 
 
-def _add(project: Project, module: str, files: Mapping[str, str], output: OutputFormat) -> None:
+def _add(project: Project, module: str, files: Mapping[str, ScaffoldFile], output: OutputFormat) -> None:
     """Write new files, and call the module's ``add_to`` in ``operator.py``."""
     operator = project.folder / project.package / "operator.py"
     try:
@@ -222,33 +221,25 @@ def _add(project: Project, module: str, files: Mapping[str, str], output: Output
     except (OSError, SyntaxError) as error:
         raise UsageError(f"{operator} cannot be changed: {error}") from error
     written = _write_new(project.folder, files)
-    operator.write_text(source, encoding="utf-8")
-    _format(project.folder, [path for path in (*written, operator) if path.suffix == ".py"])
+    operator.write_text(formatted(project.folder, f"{project.package}/operator.py", source), encoding="utf-8")
     print_files(output, {**written, operator: "changed"})
 
 
-def _format(folder: Path, paths: Sequence[Path]) -> None:
-    """Format files as the project's own check does: the lines of a template break where the names are long.
-
-    Without ruff, which the project lists for development, they stay as they are.
-    """
-    beside = Path(sys.executable).with_name("ruff")
-    ruff = str(beside) if beside.is_file() else shutil.which("ruff")
-    if ruff is not None:
-        # What ruff cannot format is code of the author: its own check says so.
-        subprocess.run([ruff, "format", "--quiet", "--no-cache", *paths], cwd=folder, check=False)  # noqa: S603 - own files
-
-
-def _write_new(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
-    """Write files that do not exist yet: all of them, or none. Return ``wrote`` for each path."""
+def _write_new(folder: Path, files: Mapping[str, ScaffoldFile]) -> dict[Path, str]:
+    """Write files that do not exist yet, all of them or none, and record them. Return ``wrote`` for each path."""
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UsageError(
             f"{folder / existing[0]} already exists: nothing was written; "
             "remove or rename the file to have it written again"
         )
-    for name, text in files.items():
+    record = read_record(folder) or ScaffoldRecord(opsdk=VERSION, files={})
+    texts = dict[str, ScaffoldFile]()
+    for name, file in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        text = formatted(folder, name, file.rendered() or "")
         path.write_text(text, encoding="utf-8")
+        texts[name] = ScaffoldFile(template=file.template, values=file.values, text=text)
+    record.with_files(texts).write(folder)
     return {folder / name: "wrote" for name in files}

@@ -72,6 +72,7 @@ A Kubernetes operator in Python, built with opsdk: controller-runtime's concepts
 | `opsdk create webhook --kind K` | adds a defaulter and a validator |
 | `opsdk create policy --kind K` | adds an admission policy: rules in CEL that the API server runs |
 | `opsdk create version --kind K --version V` | adds a version and its conversion |
+| `opsdk update` | merges what a newer opsdk writes into these files; `.opsdk.json` is its record |
 | `opsdk generate all` | writes CRDs, RBAC and the Deployment into `config/` |
 | `opsdk dev --once --plain` | starts the operator on a local API server, and ends; without `--once` it stays |
 | `opsdk why NAMESPACE/NAME` | prints what the operator of `opsdk dev` did for an object, and why |
@@ -109,7 +110,7 @@ Before a commit, `pytest`, `mypy` and `ruff check .` pass, and `opsdk generate a
 `python -m pydoc opsdk.Operator` prints the reference of a name, and `opsdk dev --help` that of a command.
 """)
 
-GITIGNORE = "__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n"
+GITIGNORE = Template("__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n")
 
 INIT = Template('"""The operator $name."""\n')
 
