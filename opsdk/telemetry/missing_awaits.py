@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from typing import Any
+from typing import TextIO
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +25,17 @@ def log_missing_awaits() -> None:
     if getattr(shown, "logs_missing_awaits", False):
         return
 
-    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+    def show(  # noqa: PLR0917 - the arguments of warnings.showwarning
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         call = _NEVER_AWAITED.match(str(message))
         if call is None:
-            shown(message, category, filename, lineno, *rest)
+            shown(message, category, filename, lineno, file, line)
         else:
             log.error("%s:%d: %s() was called without await and did not run: write await before it",
                       filename, lineno, call[1])  # fmt: skip

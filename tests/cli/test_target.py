@@ -134,7 +134,8 @@ CHANGES = {
 OTHERS = {
     "they read": ["more", "canary status", "doctor", "why", "plan", "snapshot", "verify", "replay", "validate"],
     "they change files or a server of this machine": [
-        "init", "create api", "create version", "create webhook", "create policy", "update", "package", "apiserver", "migrate kopf",
+        "init", "create api", "create version", "create webhook", "create policy", "update", "package", "apiserver",
+        "migrate kopf", "generate policies",
         "generate crd", "generate rbac", "generate models", "generate norman-client", "generate manifests",
         "generate monitoring", "generate webhooks", "generate all",
     ],

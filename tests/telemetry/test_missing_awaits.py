@@ -17,7 +17,7 @@ def _warnings_as_before() -> Iterator[None]:
     """The hook of warnings is restored, and each warning is shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = _show
+        warnings.showwarning = _show  # type: ignore[assignment] # it takes fewer arguments
         yield
 
 
