@@ -30,6 +30,9 @@ _DEPRECATIONS = {
     ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
 }
 
+_RAW_FIELDS = {("apps", "controllerrevisions"): "data"}
+"""Fields whose bytes are kept as the client sent them."""
+
 
 def _row(raw: JsonObject) -> ServedResourceRow:
     """Return the row of a served resource."""
@@ -47,6 +50,6 @@ def _row(raw: JsonObject) -> ServedResourceRow:
         kind_group=raw.get("kindGroup"),
         kind_version=raw.get("kindVersion"),
         deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
-        raw_field="data" if raw["resource"] == "controllerrevisions" else "",
+        raw_field=_RAW_FIELDS.get((raw["group"], raw["resource"]), ""),
     )
     return ServedResourceRow(info, tuple(raw["verbs"]))

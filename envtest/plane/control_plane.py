@@ -21,7 +21,9 @@ from envtest.extensions.custom_resource_definition import defaults as definition
 from envtest.extensions.openapi import published
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.admissionregistration.rest import GUARDED, PolicyStore
+from envtest.groups.authentication.rest import GROUP as AUTHENTICATION
 from envtest.groups.authentication.rest import SelfSubjectReviews, TokenReviews
+from envtest.groups.authorization.rest import GROUP as AUTHORIZATION
 from envtest.groups.authorization.rest import AccessReviews, RulesReviews, review_subject, self_subject
 from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
@@ -47,7 +49,6 @@ from envtest.groups.rbac.rest import GROUP as RBAC
 from envtest.groups.rbac.rest import GuardedStore
 from envtest.groups.registry import catalogue
 from envtest.groups.resource.rest import CLAIMS, ClaimStore
-from envtest.groups.resource.rest import GROUP as DEVICES
 from envtest.plane import admission_policies, admission_webhooks
 from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.aggregation import aggregate, register
@@ -317,16 +318,18 @@ class ControlPlane:
                 authorizer = self.access.authorizer
                 resolver = authorizer if isinstance(authorizer, RuleResolver) else None
                 reviews: dict[str, object] = {
-                    "componentstatuses": self.components,
-                    "bindings": BindingStore(self.stores["/pods"]),
-                    "selfsubjectreviews": SelfSubjectReviews(),
-                    "tokenreviews": TokenReviews(self.access.bearer),
-                    "subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
-                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=review_subject, local=True),
-                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
-                    "selfsubjectrulesreviews": RulesReviews(resolver),
+                    "/componentstatuses": self.components,
+                    "/bindings": BindingStore(self.stores["/pods"]),
+                    f"{AUTHENTICATION}/selfsubjectreviews": SelfSubjectReviews(),
+                    f"{AUTHENTICATION}/tokenreviews": TokenReviews(self.access.bearer),
+                    f"{AUTHORIZATION}/subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
+                    f"{AUTHORIZATION}/localsubjectaccessreviews": AccessReviews(
+                        authorizer, subject=review_subject, local=True
+                    ),
+                    f"{AUTHORIZATION}/selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
+                    f"{AUTHORIZATION}/selfsubjectrulesreviews": RulesReviews(resolver),
                 }
-                storage = reviews.get(row.info.resource)
+                storage = reviews.get(f"{row.info.group}/{row.info.resource}")
                 if storage is not None:
                     self.core.resources.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
@@ -354,11 +357,12 @@ class ControlPlane:
     def _install_main(self, row: ServedResourceRow, *, has_status: bool) -> None:
         """Install a stored resource with the store of its kind."""
         strategy = self.catalogue.strategy(row, has_status=has_status)
-        prefix = EVENTS if row.info.kind == "Event" else ""
+        key = f"{row.info.group}/{row.info.resource}"
+        prefix = EVENTS if key in ("/events", "events.k8s.io/events") else ""
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
             store: LocalStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
-        elif row.info.resource in GUARDED:
+        elif key in GUARDED:
             store = PolicyStore(
                 self.storage,
                 row.info,
@@ -367,12 +371,12 @@ class ControlPlane:
                 resolve=admission_policies.ParamKinds(self.core).resource,
                 stores=self.stores,
             )
-        elif row.info.group == DEVICES and row.info.resource in CLAIMS:
+        elif key in CLAIMS:
             store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
         else:
             store = LocalStore(self.storage, row.info, strategy, prefix=prefix)
-        self.stores[f"{row.info.group}/{row.info.resource}"] = store
-        versions = versions_of(self.typing, row.info.kind)
+        self.stores[key] = store
+        versions = versions_of(self.typing, row.info.api_version, row.info.kind)
         self.core.resources.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: ServedResourceRow) -> None:
