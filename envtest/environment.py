@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, SimulatedControllers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
+from envtest.data.versions import chosen_version
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.instruments import snapshots
@@ -26,6 +27,7 @@ from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import publish_server_address, publish_trust
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import ControlPlane
+from envtest.plane.data_folder import claim_folder
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.lifecycle import Startable
@@ -92,6 +94,8 @@ class Environment(Startable):
             0 never compacts.
         history_limit: writes that the journal keeps, and changes of each kind that watches may start from; a `storage`
             has its own.
+        kubernetes: the version to serve: ``1.35``, ``1.36`` or ``1.37``. The default is the variable
+            ``OPSDK_KUBERNETES_VERSION``, or 1.36.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
@@ -127,12 +131,16 @@ class Environment(Startable):
         compaction_interval: float = INTERVAL,
         history_limit: int = 10_000,
         hot_loop_limit: int = LIMIT,
+        kubernetes: str | None = None,
     ) -> None:
+        version = chosen_version(kubernetes)
         self._pki, self._data_dir = pki, data_dir
         self._history_limit, self._controller_events = history_limit, controller_events
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
         if snapshot is not None:
-            storage, service_range = _open_snapshot(snapshot, service_range, storage or data_dir, history_limit)
+            storage, service_range = _open_snapshot(
+                snapshot, service_range, storage or data_dir, history_limit, version
+            )
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -146,16 +154,18 @@ class Environment(Startable):
             "compaction_interval": compaction_interval,
             "history_limit": history_limit,
             "hot_loop_limit": hot_loop_limit,
+            "kubernetes": version,
         }
         self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or _open_storage(data_dir, history_limit),
+            storage=storage or _open_storage(data_dir, history_limit, version),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
             compaction_interval=compaction_interval,
+            kubernetes=version,
         )
         if hot_loop_limit:
             self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
@@ -207,6 +217,11 @@ class Environment(Startable):
     def server(self) -> Server:
         """The server; ``server.app`` is the ASGI application."""
         return self.plane.server
+
+    @property
+    def kubernetes(self) -> str:
+        """The version of Kubernetes that the server serves, such as ``1.36``."""
+        return self.plane.kubernetes
 
     @property
     def config(self) -> RestConfig:
@@ -492,20 +507,22 @@ class Environment(Startable):
 
 
 def _open_snapshot(
-    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, history_limit: int
+    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, history_limit: int, version: str
 ) -> tuple[LocalStorage, str]:
     """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
         raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
     loaded = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
-    return load_cluster_snapshot(loaded, history_limit=history_limit), service_range_of(loaded) or service_range
+    stored = load_cluster_snapshot(loaded, history_limit=history_limit, kubernetes=version)
+    return stored, service_range_of(loaded) or service_range
 
 
-def _open_storage(data_dir: Path | None, history_limit: int) -> LocalStorage:
+def _open_storage(data_dir: Path | None, history_limit: int, version: str) -> LocalStorage:
     if data_dir is None:
         return MemoryStorage(history_limit=history_limit)
     from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - most tests have no data directory
 
+    claim_folder(data_dir, version)
     return SqliteStorage(data_dir / "objects.db")
 
 

@@ -11,12 +11,12 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from envtest.data.versions import DEFAULT, VERSIONS
 from envtest.environment import Environment
 from envtest.fake_binaries.etcd import KEEP
 from envtest.fake_binaries.flags import Flags
 from envtest.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
-from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
@@ -148,7 +148,7 @@ async def _data_directory(flags: Flags) -> Path:
 
 PROGRAM = FakeProgram(
     name="kube-apiserver",
-    version=f"Kubernetes {VERSION['gitVersion']}",
+    version=f"Kubernetes {VERSIONS[DEFAULT].git_version}",
     switches=_SWITCHES,
     options=_HEEDED | _SILENT,
     serve=serve,

@@ -10,6 +10,7 @@ from envtest.groups.apps import printers as apps_printers
 from envtest.groups.autoscaling import printers as autoscaling_printers
 from envtest.groups.batch import printers as batch_printers
 from envtest.groups.certificates import printers as certificates_printers
+from envtest.groups.common.printing import KindPrinter
 from envtest.groups.coordination import printers as coordination_printers
 from envtest.groups.core import printers as core_printers
 from envtest.groups.discovery import printers as discovery_printers
@@ -22,9 +23,8 @@ from envtest.groups.rbac import printers as rbac_printers
 from envtest.groups.resource import printers as resource_printers
 from envtest.groups.scheduling import printers as scheduling_printers
 from envtest.groups.storage import printers as storage_printers
-from opsdk.apiserver.resources import Printer
 
-PRINTERS: Mapping[str, Printer] = {
+PRINTERS: Mapping[str, KindPrinter] = {
     **admissionregistration_printers.PRINTERS,
     **apiregistration_printers.PRINTERS,
     **apps_printers.PRINTERS,

@@ -65,14 +65,15 @@ class Catalogue(msgspec.Struct):
 
     def printer(self, row: ServedResourceRow) -> Printer:
         """Return the printer of a resource; scales have their own."""
-        return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row))
+        return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row), row.kubernetes)
 
 
 class LatePrinter(Printer):
     """The printer of a ``group/resource``; its module is imported when the first table is printed."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, version: str) -> None:
         self._key = key
+        self._version = version
 
     def __repr__(self) -> str:
         return f"<LatePrinter of {self._key}>"
@@ -81,7 +82,8 @@ class LatePrinter(Printer):
     def _printer(self) -> Printer:
         from envtest.groups.printers import PRINTERS  # noqa: PLC0415 - most tests print no tables
 
-        return PRINTERS.get(self._key) or DefaultPrinter()
+        printer = PRINTERS.get(self._key)
+        return DefaultPrinter() if printer is None else printer.in_version(self._version)
 
     @property
     def columns(self) -> Sequence[TableColumn]:

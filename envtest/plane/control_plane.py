@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Network
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -14,7 +15,8 @@ from envtest.admission import plugins
 from envtest.core_server import CoreServer
 from envtest.data.messages import write_protobuf
 from envtest.data.resources import ServedResourceRow, rows
-from envtest.data.schemas import types
+from envtest.data.schemas import Types
+from envtest.data.versions import DEFAULT, VERSIONS
 from envtest.extensions.custom_resource import CustomModel
 from envtest.extensions.custom_resource_definition import DEFINITIONS, DefinitionStrategy
 from envtest.extensions.custom_resource_definition import defaults as definition_defaults
@@ -87,29 +89,36 @@ _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
 }
 """Kinds with a served version that differs from the storage version."""
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.2",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "go1.26",
-    "compiler": "gc",
-    "platform": "linux/amd64",
-}
-"""The body of ``/version``; clients derive supported features from it."""
+
+def version_info(kubernetes: str) -> dict[str, str]:
+    """Return the body of ``/version``; clients derive supported features from it."""
+    version = VERSIONS[kubernetes]
+    minor = str(version.minor)
+    return {
+        "major": "1",
+        "minor": minor,
+        "emulationMajor": "1",
+        "emulationMinor": minor,
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(version.minor - 1),
+        "gitVersion": version.git_version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": version.build_date,
+        "goVersion": version.go_version,
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }
 
 
 class TableSchemas:
-    """The OpenAPI schemas of the built-in kinds."""
+    """The OpenAPI schemas of a version's built-in kinds."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
 
     def schema(self, name: str) -> JsonObject | None:
-        return types().schema(name)
+        return self._types.schema(name)
 
     def name_of(self, served: InstalledResource) -> str | None:
         return served.model.name if isinstance(served.model, TypedModel) else None
@@ -166,6 +175,7 @@ class ControlPlane:
     """One API server with its objects.
 
     Attributes:
+        kubernetes: the version of Kubernetes that the server serves, such as ``1.36``.
         storage: the storage of all objects.
         stores: the registries of the built-in resources by ``group/resource``.
         core: the server of the built-in resources.
@@ -182,11 +192,13 @@ class ControlPlane:
         choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
         compaction_interval: float = INTERVAL,
+        kubernetes: str = DEFAULT,
     ) -> None:
+        self.kubernetes = kubernetes
         self._service_range = service_range
         self.storage: LocalStorage = storage or MemoryStorage()
         self.access = Authenticators(access or AccessOptions(), self.storage)
-        self.typing = generated_typing()
+        self.typing = generated_typing(kubernetes)
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, LocalStore] = {}
         self.responders = Responders()
@@ -218,7 +230,7 @@ class ControlPlane:
             authenticators=self.access.authenticators,
             authorizer=self.access.observed,
             anonymous=self.access.anonymous,
-            protobuf=write_protobuf,
+            protobuf=partial(write_protobuf, version=kubernetes),
         )
         self.flows = FlowControl(self.storage)
         self.server.filters.insert_after("impersonate", NamedFilter("priority-and-fairness", self.flows))
@@ -287,15 +299,19 @@ class ControlPlane:
         self.storage.close()
 
     def _well_known(self, server: Server) -> NonResourceRoutes:
+        version = version_info(self.kubernetes)
         openapi = OpenApi(
-            server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
+            server.groups,
+            [TableSchemas(self.typing.types), CustomSchemas()],
+            title="Kubernetes",
+            version=version["gitVersion"],
         )
-        metrics = Metrics(self.stores, VERSION, CHECKS)
+        metrics = Metrics(self.stores, version, CHECKS)
         server.hooks.append(metrics)
         pages = {**self.access.pages(), **metrics.pages()}
         return NonResourceRoutes(
             server.groups,
-            version=VERSION,
+            version=version,
             openapi=openapi,
             checks=CHECKS,
             pages=pages,
@@ -305,7 +321,7 @@ class ControlPlane:
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:
         """Install every built-in resource, its subresources, and the reviews."""
-        table = rows()
+        table = rows(self.kubernetes)
         with_status = {(r.info.group, r.info.resource) for r in table if r.info.subresource == "status"}
         for row in table:
             if not row.info.subresource and "list" in row.verbs and "create" in row.verbs:
@@ -347,7 +363,7 @@ class ControlPlane:
 
     def _model(self, row: ServedResourceRow, defaults: Defaults | None = None) -> TypedModel:
         info = row.info
-        name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
+        name = self.typing.types.name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
         model_class = _MODELS.get((info.group, info.version, info.kind), TypedModel)
@@ -422,7 +438,7 @@ class ControlPlane:
     @staticmethod
     def _part(row: ServedResourceRow, store: LocalStore, main: ResourceInfo) -> UpdateStore | None:
         """Return the store of a subresource that changes one part of the object."""
-        whole = ServedResourceRow(main, ())
+        whole = ServedResourceRow(main, (), row.kubernetes)
         match row.info.subresource:
             case "status" if isinstance(store.strategy, SigningRequestStrategy):
                 return StatusStore(store, SignatureStrategy(store.strategy))

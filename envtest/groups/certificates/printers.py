@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envtest.groups.common.printing import NOTHING, age, human_duration, kind_printers, name_of, spec_of, status_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import (
+    NOTHING,
+    KindPrinter,
+    age,
+    human_duration,
+    kind_printers,
+    name_of,
+    spec_of,
+    status_of,
+)
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -34,7 +42,7 @@ def _signing_request(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "certificates.k8s.io/certificatesigningrequests": _signing_request,
     }

@@ -42,6 +42,7 @@ class GeneratedStrategy(HasStatusRules):
             self.status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
         self._template = traits.template
         self._name_rule = validation.path_segment if traits.path_names else validation.dns_subdomain
+        self._kubernetes = row.kubernetes
         self._arrange: Arrange | None = None
 
     def __repr__(self) -> str:
@@ -54,9 +55,12 @@ class GeneratedStrategy(HasStatusRules):
     def arrange(self, obj: JsonObject) -> JsonObject:
         """Return the object with its fields in the order of the Go type."""
         if self._arrange is None:
-            self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
+            self._arrange = arranger(self._schema(), self._kubernetes)
         arranged: JsonObject = self._arrange(obj)
         return arranged
+
+    def _schema(self) -> str:
+        return types(self._kubernetes).name_of(self.info.group, self.info.version, self.info.kind) or ""
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
         """Return the status of a new object; the client's status is ignored."""
