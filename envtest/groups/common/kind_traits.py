@@ -77,6 +77,8 @@ _TRAITS: Final[Mapping[str, KindTraits]] = {
     "apps/statefulsets": _WORKLOAD,
     "batch/cronjobs": KindTraits(has_generation=True, template=_JOB_TEMPLATE),
     "batch/jobs": _WORKLOAD,
+    "certificates.k8s.io/clustertrustbundles": _VERSIONED,
+    "certificates.k8s.io/podcertificaterequests": _VERSIONED,
     "coordination.k8s.io/leases": _UPSERTED_VERSIONED,
     "discovery.k8s.io/endpointslices": _COUNTED,
     "events.k8s.io/events": _UPSERTED,
@@ -92,6 +94,7 @@ _TRAITS: Final[Mapping[str, KindTraits]] = {
     "rbac.authorization.k8s.io/rolebindings": _PERMISSIONS,
     "rbac.authorization.k8s.io/roles": _PERMISSIONS,
     "resource.k8s.io/deviceclasses": _COUNTED_RETURNED,
+    "resource.k8s.io/devicetaintrules": _COUNTED_VERSIONED,
     "resource.k8s.io/resourceclaims": KindTraits(returns_deleted=True, status_alone=True),
     "resource.k8s.io/resourceclaimtemplates": _RETURNED,
     "resource.k8s.io/resourceslices": _COUNTED_RETURNED,
@@ -101,6 +104,7 @@ _TRAITS: Final[Mapping[str, KindTraits]] = {
     "storage.k8s.io/csistoragecapacities": _RETURNED_VERSIONED,
     "storage.k8s.io/storageclasses": _RETURNED,
     "storage.k8s.io/volumeattachments": KindTraits(returns_deleted=True, version_required=True, status_alone=True),
+    "storagemigration.k8s.io/storageversionmigrations": _VERSIONED,
 }
 """Kinds that are not here have no trait."""
 

@@ -8,7 +8,7 @@ Upstream: k8s.io/kube-openapi/pkg/generators/openapi.go, enum.go (v1.36)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -48,12 +48,15 @@ def read_published(checkout: Path, groups: AbstractSet[tuple[str, str]]) -> dict
 
 def _is_served(name: str, definition: JsonObject, groups: AbstractSet[tuple[str, str]]) -> bool:
     kinds = definition.get(_WITHOUT_KIND, ())
-    return (
-        len(kinds) == 1 and (kinds[0]["group"], kinds[0]["version"]) in groups or name.rpartition(".")[2] in _META_KINDS
-    )
+    short = name.rpartition(".")[2]
+    if short in _META_KINDS:
+        return True
+    return len(kinds) == 1 and (kinds[0]["group"], kinds[0]["version"]) in groups and short not in _NOT_PUBLISHED
 
 
 _META_KINDS = frozenset({"DeleteOptions", "WatchEvent", "APIResourceList", "APIGroup", "Patch"})
+"""Types that documents refer to without being of a served group."""
+_NOT_PUBLISHED = frozenset({"APIGroupList", "APIVersions"})
 
 
 def _references(part: Any) -> Iterator[str]:
@@ -78,12 +81,11 @@ class _Go:
 
     def _read(self, path: str) -> GoFile:
         files = [parse_go(each.read_text()) for each in go_files(self._root / path)]
-        merged = GoFile({}, {}, {}, frozenset().union(*(file.enums for file in files)), {})
         return GoFile(
             {k: v for file in files for k, v in file.imports.items()},
             {k: v for file in files for k, v in file.named.items()},
             {k: v for file in files for k, v in file.structs.items()},
-            merged.enums,
+            frozenset().union(*(file.enums for file in files)),
             {k: v for file in files for k, v in file.constants.items()},
         )
 
@@ -185,8 +187,3 @@ def _part(part: JsonObject) -> JsonObject:
         elif key != "description":
             shown[key] = value
     return shown
-
-
-def differing(base: Mapping[str, JsonObject], other: Mapping[str, JsonObject]) -> Iterable[str]:
-    """Return the names whose schemas differ or are only in `other`."""
-    return [name for name, schema in other.items() if base.get(name) != schema]
