@@ -67,3 +67,8 @@ def _all(version: str) -> dict[str, tuple[TableColumn, ...]]:
 def columns_of(key: str, version: str = DEFAULT) -> tuple[TableColumn, ...]:
     """Return the columns of ``group/resource`` in a version of Kubernetes."""
     return _all(version)[key]
+
+
+def has_columns(key: str, version: str) -> bool:
+    """Whether ``group/resource`` has columns in a version of Kubernetes."""
+    return key in _all(version)

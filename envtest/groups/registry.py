@@ -20,7 +20,6 @@ from envtest.groups.batch import defaulting as batch_defaulting
 from envtest.groups.batch import strategy as batch_strategy
 from envtest.groups.certificates import strategy as certificates_strategy
 from envtest.groups.common.defaulting import Defaults
-from envtest.groups.common.printing import DefaultPrinter
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.coordination import strategy as coordination_strategy
 from envtest.groups.core import defaulting as core_defaulting
@@ -80,10 +79,9 @@ class LatePrinter(Printer):
 
     @cached_property
     def _printer(self) -> Printer:
-        from envtest.groups.printers import PRINTERS  # noqa: PLC0415 - most tests print no tables
+        from envtest.groups.printers import printer_of  # noqa: PLC0415 - most tests print no tables
 
-        printer = PRINTERS.get(self._key)
-        return DefaultPrinter() if printer is None else printer.in_version(self._version)
+        return printer_of(self._key, self._version)
 
     @property
     def columns(self) -> Sequence[TableColumn]:

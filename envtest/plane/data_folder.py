@@ -19,10 +19,9 @@ def claim_folder(folder: Path, version: str) -> None:
         ConfigError: if the folder has objects of another version. Nothing in it is changed.
     """
     path = folder / _FILE
+    found = DEFAULT if (folder / _OBJECTS).exists() else version
     if path.exists():
         found = path.read_text().strip()
-    else:
-        found = DEFAULT if (folder / _OBJECTS).exists() else version
     if found != version:
         raise ConfigError(
             f"{folder} has the objects of Kubernetes {found}, not of {version}: serve {found}, or give another folder"

@@ -45,6 +45,7 @@ def _signing_request(obj: JsonObject, now: float) -> list[JsonValue]:
 PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "certificates.k8s.io/certificatesigningrequests": _signing_request,
+        "certificates.k8s.io/clustertrustbundles": lambda obj, _: [name_of(obj), spec_of(obj).get("signerName", "")],
     }
 )
 """By ``group/resource``."""

@@ -46,6 +46,4 @@ def test_another_group_with_the_same_plural_has_no_traits(resource: str) -> None
 
 def test_each_row_is_a_served_kind() -> None:
     """Each row of the traits belongs to a kind that a version of Kubernetes serves."""
-    assert known_traits() <= {
-        f"{row.info.group}/{row.info.resource}" for version in VERSIONS for row in rows(version)
-    }
+    assert known_traits() <= {f"{row.info.group}/{row.info.resource}" for version in VERSIONS for row in rows(version)}
