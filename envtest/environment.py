@@ -483,7 +483,11 @@ class Environment(Startable):
         if self._crds or self._crd_paths or self._webhooks:
             from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects
 
-            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest").send)
+            installer = Installer(
+                InProcessClient(
+                    self.server, token=self._admin_token, manager="envtest", version=self.plane.core.git_version
+                ).send
+            )
             options, serving = self._webhooks, None
             if options is not None:
                 client = self.plane.webhook_client

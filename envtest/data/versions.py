@@ -43,6 +43,16 @@ VARIABLE: Final = "OPSDK_KUBERNETES_VERSION"
 _VERSION = re.compile(r"v?(?P<minor>\d+\.\d+)(?:\.\d+)?(?:[-+].*)?")
 
 
+def minor_of(text: str) -> str:
+    """Return the minor version in the text of a version; empty if it is not a version.
+
+    >>> minor_of("v1.36.2"), minor_of("1.35.1-eks-abc"), minor_of("new")
+    ('1.36', '1.35', '')
+    """
+    match = _VERSION.fullmatch(text.strip())
+    return match["minor"] if match else ""
+
+
 def parse_version(text: str) -> str:
     """Return the minor version that a text names, such as ``1.36``, ``v1.36`` or ``1.36.2``.
 
@@ -53,10 +63,9 @@ def parse_version(text: str) -> str:
     ('1.36', '1.35')
     """
     known = ", ".join(VERSIONS)
-    match = _VERSION.fullmatch(text.strip())
-    if match is None:
+    minor = minor_of(text)
+    if not minor:
         raise ConfigError(f"{text!r} is not a version of Kubernetes: give one of {known}")
-    minor = match["minor"]
     if minor in VERSIONS:
         return minor
     versions = [tuple(map(int, version.split("."))) for version in VERSIONS]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from envtest.data.resources import rows
-from envtest.data.versions import DEFAULT
+from envtest.data.versions import DEFAULT, minor_of
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.apiserver.resources import ResourceInfo, group_version
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -15,6 +16,7 @@ from opsdk.engine.isolation import isolate
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind
 from opsdk.structured_merge.value import JsonObject
 
+_LOG = logging.getLogger("envtest.snapshots")
 _DEFINITION = "CustomResourceDefinition"
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _CREATED = "2026-01-01T00:00:00Z"
@@ -42,6 +44,13 @@ def load_cluster_snapshot(
     Objects keep the fields that this version does not know. A kind that it does not know, and that no definition in the
     snapshot describes, is served as a custom resource without a schema.
     """
+    other = minor_of(snapshot.server_version)
+    if other and other != kubernetes:
+        _LOG.warning(
+            "the snapshot is of Kubernetes %s and this server serves %s:"
+            " kinds and fields that only %s has are kept and not validated",
+            other, kubernetes, other,
+        )  # fmt: skip
     isolated = isolate(snapshot)
     revision = max((_revision(obj) for obj in isolated.objects), default=1)
     revision = max(revision, _number(snapshot.resource_version))

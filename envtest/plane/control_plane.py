@@ -211,6 +211,7 @@ class ControlPlane:
             resources=ResourceServer(late, admission),
             admission=admission,
             authorizer=self.access.authorizer,
+            git_version=VERSIONS[kubernetes].git_version,
         )
         self._install_all()
         self.extensions = late.target = self._extensions()
