@@ -112,7 +112,7 @@ def _other_version(root: Path, openapi: OpenApi, checkout: Path, version: str) -
     before = root / FOLDER / f"{minor(version)}" / COLUMNS
     columns = before.read_text() if before.is_file() else ""
     sources = extract_version(checkout, openapi, facts, version, columns)
-    others = [each for each in read_overlays(root) if f"v{each.minor}" != minor(version)]
+    others = read_overlays(root, without=minor(version))
     own = parse_overlay({Path(path).name: text for path, text in sources.items()})
     return {**outputs(openapi, facts, [*others, own]), **outputs_of_root(root), **sources}
 

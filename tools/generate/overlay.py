@@ -31,6 +31,8 @@ class Overlay:
     discovery: Entries
     packages: Packages
     columns: tuple[KindColumns, ...]
+    gates: Entries
+    """The feature gates of fields that the default version lacks, by type and field. They are off by default."""
 
     @property
     def minor(self) -> str:
@@ -63,6 +65,29 @@ def discovery_difference(base: list[Entries], other: list[Entries]) -> dict[str,
         "order": [_name(group) for group in other],
         "changed": {_name(group): group for group in other if known.get(_name(group)) != group},
     }
+
+
+def gates_of_new_fields(base: Entries, gates: Entries) -> dict[str, Any]:
+    """Return the gates of the fields that the types of the default version lack.
+
+    A field that one minor version has and the other lacks belongs to a gate that is alpha in the first.
+    """
+    found = {}
+    for name, fields in gates.items():
+        known = base.get(name, {}).get("properties")
+        new = {field: gate for field, gate in fields.items() if known is not None and field not in known}
+        if new:
+            found[name] = new
+    return found
+
+
+def render_gates(gates: Entries) -> str:
+    """Return the text of ``gates.txt``: a line for each type, with ``field=gate`` for its fields."""
+    lines = (
+        " ".join((name, *(f"{field}={gate}" for field, gate in sorted(fields.items()))))
+        for name, fields in sorted(gates.items())
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def struct_difference(base: Packages, other: Packages) -> Packages:

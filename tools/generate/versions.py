@@ -13,7 +13,7 @@ from tools.generate.column_facts import parse_columns_facts, render_columns_fact
 from tools.generate.errors import GenerateError
 from tools.generate.extract.go_structs import read_structs
 from tools.generate.extract.protobuf import read_protobuf
-from tools.generate.extract.published import read_published
+from tools.generate.extract.published import read_gates, read_published
 from tools.generate.facts import COLUMNS, FOLDER, STRUCTS, Facts, minor
 from tools.generate.header import Provenance, version_of
 from tools.generate.openapi import OpenApi
@@ -23,24 +23,30 @@ from tools.generate.overlay import (
     discovery_difference,
     documents,
     facts_of,
+    gates_of_new_fields,
     render_changes,
+    render_gates,
     struct_difference,
 )
 from tools.generate.resources import resource_rows
-from tools.generate.struct_facts import parse_structs, render_structs
+from tools.generate.struct_facts import Packages, go_type_of, parse_structs, render_structs
 
-SCHEMAS, PROTOBUF, DISCOVERY = "schemas.json", "protobuf-fields.json", "discovery.json"
-_SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, STRUCTS, COLUMNS)
+SCHEMAS, PROTOBUF, DISCOVERY, GATES = "schemas.json", "protobuf-fields.json", "discovery.json", "gates.json"
+_SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, GATES, STRUCTS, COLUMNS)
 _AGGREGATED = Path("api/discovery/aggregated_v2.json")
 _MAKER = "make generate KUBERNETES=CHECKOUT KUBERNETES_VERSION=VERSION"
 _UNSTABLE = re.compile("alpha|beta")
+_MODULES = {"gates": "overlay"}
+"""Tables of a version alone, and the module that makes each."""
 _WHOLE = frozenset({"resources"})
 """Tables whose order matters: a version has the whole table."""
 
 
-def read_overlays(root: Path) -> Iterator[Overlay]:
-    """Yield the versions whose sources the repository at `root` has."""
+def read_overlays(root: Path, *, without: str = "") -> Iterator[Overlay]:
+    """Yield the versions whose sources the repository at `root` has, except `without`, such as ``v1.37``."""
     for folder in sorted((root / FOLDER).glob("v*.*")):
+        if folder.name == without:
+            continue
         try:
             yield parse_overlay({name: (folder / name).read_text() for name in _SOURCES})
         except (OSError, ValueError) as error:
@@ -55,6 +61,7 @@ def parse_overlay(texts: Mapping[str, str]) -> Overlay:
         *(json.loads(texts[name]) for name in (SCHEMAS, PROTOBUF, DISCOVERY)),
         parse_structs(structs) if structs else {},
         tuple(parse_columns_facts(without_header(texts[COLUMNS]))),
+        json.loads(texts[GATES])["fields"],
     )
 
 
@@ -68,9 +75,12 @@ def tables_of(tables: dict[str, str], base: dict[str, str], overlay: Overlay) ->
             lines = difference(blocks(without_header(base[name])), blocks(without_header(text)))
             separator = "\n\n" if name == "columns" else "\n"
             texts[name] = separator.join(lines) + "\n"
+    texts["gates"] = render_gates(overlay.gates)
     return {
         name: Provenance(
-            f"tools/generate/{name}.py", [f"{FOLDER.name}/v{overlay.minor} over the default version"], overlay.version
+            f"tools/generate/{_MODULES.get(name, name)}.py",
+            [f"{FOLDER.name}/v{overlay.minor} over the default version"],
+            overlay.version,
         ).header()
         + text
         for name, text in texts.items()
@@ -98,6 +108,8 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         served = {(row["group"], row["version"]) for row in rows}
         schemas = read_published(checkout, served)
         structs = read_structs(checkout, [name for name, schema in schemas.items() if "properties" in schema])
+        _check_structs(checkout, schemas, structs)
+        gates = gates_of_new_fields(openapi.schemas.content["components"]["schemas"], read_gates(checkout, schemas))
         messages = _json(read_protobuf(checkout))
     except OSError as error:
         raise GenerateError(f"{checkout} is not a whole checkout of kubernetes/kubernetes: {error}") from error
@@ -106,11 +118,21 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         SCHEMAS: render_changes(version, difference_of(openapi.schemas.content["components"]["schemas"], schemas)),
         PROTOBUF: render_changes(version, difference_of(stored, messages)),
         DISCOVERY: render_changes(version, discovery_difference(openapi.discovery.content["apis"]["items"], groups)),
+        GATES: render_changes(version, {"fields": gates}),
         STRUCTS: _headed("go_structs", version, render_structs(struct_difference(facts.packages, structs))),
         COLUMNS: columns or _headed("printers", version, render_columns_facts(())),
     }
     folder = FOLDER / f"v{minor(version).removeprefix('v')}"
     return {f"{folder.as_posix()}/{name}": text for name, text in texts.items()}
+
+
+def _check_structs(checkout: Path, schemas: Mapping[str, Any], structs: Packages) -> None:
+    for name, schema in schemas.items():
+        path, struct = go_type_of(name)
+        if "properties" in schema and (path not in structs or struct not in structs[path].structs):
+            raise GenerateError(
+                f"{checkout}: the OpenAPI document has {name}, and the Go sources lack it: take both of one release"
+            )
 
 
 def _headed(module: str, version: str, text: str) -> str:

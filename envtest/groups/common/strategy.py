@@ -12,8 +12,10 @@ from functools import partial
 import msgspec
 
 from envtest.codec.field_order import Arrange, arranger
+from envtest.codec.gated_fields import gated_type
 from envtest.data.resources import ServedResourceRow
 from envtest.data.schemas import types
+from envtest.data.versions import DEFAULT
 from envtest.groups.common.kind_traits import traits_of
 from envtest.groups.common.pod_spec import drop_disabled
 from opsdk.apimachinery import validation
@@ -44,6 +46,7 @@ class GeneratedStrategy(HasStatusRules):
         self._name_rule = validation.path_segment if traits.path_names else validation.dns_subdomain
         self._kubernetes = row.kubernetes
         self._arrange: Arrange | None = None
+        self._gated = None if row.kubernetes == DEFAULT else gated_type(self._schema(), row.kubernetes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.info.resource}>"
@@ -72,6 +75,8 @@ class GeneratedStrategy(HasStatusRules):
             obj["status"] = self.initial_status(obj)
         if self._template:
             drop_disabled(_spec_at(obj, self._template))
+        if self._gated is not None:
+            self._gated.drop(obj, None)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore the old status if the kind has a status subresource."""
@@ -81,6 +86,8 @@ class GeneratedStrategy(HasStatusRules):
                 obj["status"] = old["status"]
         if self._template:
             drop_disabled(_spec_at(obj, self._template), _spec_at(old, self._template))
+        if self._gated is not None:
+            self._gated.drop(obj, old)
 
 
 def _spec_at(obj: JsonObject, path: Sequence[str]) -> JsonObject:

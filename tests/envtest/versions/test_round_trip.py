@@ -19,7 +19,7 @@ from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.protobuf import envelope
 from opsdk.structured_merge.value import JsonObject
-from tests.envtest.versions.whole_objects import WholeObjects
+from tests.envtest.versions.whole_objects import NOTHING, WITHOUT_NUMBER, WholeObjects
 
 LABELS = {"resource.kubernetes.io/admin-access": "true"}
 PROTOBUF, YAML = "application/vnd.kubernetes.protobuf", "application/yaml"
@@ -98,12 +98,12 @@ async def test_whole_objects_come_back(version: str, row: ServedResourceRow) -> 
         call = Caller(env)
         await call("PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": LABELS}}, content_type=MERGE)
         for number, media in enumerate((JSON, YAML, PROTOBUF)):
-            sent = WholeObjects(version, numbered=media == PROTOBUF).of(bodies.name)
+            sent = WholeObjects(version, without=WITHOUT_NUMBER if media == PROTOBUF else NOTHING).of(bodies.name)
             head = {"apiVersion": info.api_version, "kind": info.kind, "metadata": {"name": f"a{number}"}}
             created = await call("POST", url, bodies.encode({**head, **sent}, media), content_type=media, accept=JSON)
             assert created.status == 201, created.raw
             assert content(created.json) == sent
-            in_protobuf = WholeObjects(version, numbered=True, in_json=False).of(bodies.name)
+            in_protobuf = WholeObjects(version, without=WITHOUT_NUMBER, in_json=False).of(bodies.name)
             for accepted in (JSON, YAML, PROTOBUF):
                 answer = await call("GET", f"{url}/a{number}", accept=accepted)
                 assert answer.headers["content-type"] == accepted

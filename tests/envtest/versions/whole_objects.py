@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from envtest.data.schemas import types
@@ -23,6 +25,7 @@ _SPECIAL: dict[str, Any] = {
 _RECURSIVE = "JSONSchemaProps"
 _WRITE_ONLY = frozenset({"stringData"})
 _HELD_BY_SERVER = frozenset({"apiVersion", "kind", "metadata"})
+NOTHING: Mapping[str, Collection[str]] = MappingProxyType({})
 WITHOUT_NUMBER = {
     "io.k8s.api.core.v1.NodeSystemInfo": {"runningInUserNamespace"},
     "io.k8s.api.resource.v1.DeviceCounterConsumption": {"compatibilityGroups"},
@@ -37,16 +40,16 @@ class WholeObjects:
 
     Args:
         version: the version.
-        numbered: leave out the fields of `WITHOUT_NUMBER`.
+        without: fields to leave out, by type.
         in_json: set the type of inner objects, which only JSON has.
 
     Attributes:
         fields: how many different fields of types were set so far.
     """
 
-    def __init__(self, version: str, *, numbered: bool = False, in_json: bool = True) -> None:
+    def __init__(self, version: str, *, without: Mapping[str, Collection[str]] = NOTHING, in_json: bool = True) -> None:
         self._types = types(version)
-        self._left_out = WITHOUT_NUMBER if numbered else {}
+        self._left_out = without
         self._in_json = in_json
         self.fields: set[tuple[str, str]] = set()
 
@@ -59,12 +62,12 @@ class WholeObjects:
         short = name.rpartition(".")[2]
         if short in _SPECIAL:
             return _SPECIAL[short]
-        left_out = self._left_out.get(name, _WRITE_ONLY if short == "Secret" else frozenset())
+        left_out = {*self._left_out.get(name, ()), *(_WRITE_ONLY if short == "Secret" else ())}
         tree: JsonObject = {}
         whole = self._types.schema(name) or {}
         inner_type = self._type_of(whole) if above else {}
         tree |= inner_type if self._in_json else {}
-        left_out = left_out | inner_type.keys()
+        left_out |= inner_type.keys()
         for key, schema in whole.get("properties", {}).items():
             if key in left_out or (name in above and short == _RECURSIVE and _refers(schema)):
                 continue

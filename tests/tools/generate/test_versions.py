@@ -14,11 +14,11 @@ from envtest.data.table import blocks, changed, difference, read_blocks, without
 from envtest.data.versions import DEFAULT, VERSIONS
 from tools.generate.errors import GenerateError
 from tools.generate.extract.protobuf import read_protobuf
-from tools.generate.extract.published import read_published
+from tools.generate.extract.published import read_gates, read_published
 from tools.generate.facts import FOLDER, parse_facts, read_facts
 from tools.generate.openapi import read_openapi
 from tools.generate.outputs import outputs_of_version, tables
-from tools.generate.overlay import applied, difference_of, discovery_difference, documents
+from tools.generate.overlay import Overlay, applied, difference_of, discovery_difference, documents, gates_of_new_fields
 from tools.generate.versions import extract_version, inputs_of, parse_overlay, read_overlays
 
 REPOSITORY = Path(__file__).parents[3]
@@ -45,6 +45,7 @@ type Thing struct {
 	Spec  Inner  `json:"spec"`
 	Maybe *Inner `json:"maybe,omitempty"`
 	// +default="x"
+	// +featureGate=TextGate
 	Text   string  `json:"text,omitempty"`
 	Count  int32   `json:"count"`
 	Phases []Phase `json:"phases,omitempty"`
@@ -117,6 +118,16 @@ def test_published_schemas(checkout: Path) -> None:
     assert schemas["io.k8s.api.things.v1.Inner"]["properties"]["name"] == {"default": "", "type": "string"}
 
 
+def test_gates_of_new_fields(checkout: Path) -> None:
+    """The gates of a version are those of the fields that the default version's types lack."""
+    schemas = read_published(checkout, {("things", "v1")})
+    gates = read_gates(checkout, schemas)
+    assert gates == {"io.k8s.api.things.v1.Thing": {"text": "TextGate"}}
+    assert gates_of_new_fields(schemas, gates) == {}
+    assert gates_of_new_fields({}, gates) == {}
+    assert gates_of_new_fields({"io.k8s.api.things.v1.Thing": {"properties": {}}}, gates) == gates
+
+
 def test_protobuf_fields(checkout: Path) -> None:
     """Messages have their fields by number, with the full names of the types of their package."""
     assert read_protobuf(checkout) == {
@@ -160,11 +171,10 @@ def test_each_version_has_whole_tables(version: str) -> None:
 def test_an_equal_version_changes_nothing() -> None:
     """A version with the documents of the default one has empty differences."""
     openapi, facts = read_openapi(REPOSITORY / FOLDER / "openapi"), parse_facts(read_facts(REPOSITORY))
-    [first, *_] = read_overlays(REPOSITORY)
     groups = openapi.discovery.content["apis"]["items"]
     order = discovery_difference(groups, groups)
     nothing: dict[str, Any] = {"removed": [], "changed": {}}
-    overlay = type(first)("v1.99.0", nothing, nothing, order, {}, ())
+    overlay = Overlay("v1.99.0", nothing, nothing, order, {}, (), {})
     assert documents(openapi, overlay).discovery.content["apis"]["items"] == groups
     texts = outputs_of_version(tables(openapi, facts), openapi, facts, overlay)
     empty = {path for path, text in texts.items() if not without_header(text).strip()}

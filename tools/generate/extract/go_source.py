@@ -17,6 +17,7 @@ _CONSTANT = re.compile(
     r'^\t?(?:const )?(?P<name>\w+)(?:\s+(?P<type>\w+))?\s+= (?:(?P<cast>\w+)\()?(?P<value>"[^"]*"|\w+\.\w+)\)?\s*(?://.*)?$'
 )
 _DEFAULT = re.compile(r"^\t// \+default=(?P<value>.+)$")
+_GATE = re.compile(r"^\t// \+featureGate=(?P<value>\w+)$")
 _FIELD = re.compile(r'^\t(?:(?P<name>\w+)\s+)?(?P<type>[\w.\[\]*]+)\s+`(?:[^`]*\s)?json:"(?P<json>[^"]*)"[^`]*`')
 
 
@@ -29,6 +30,8 @@ class GoField:
     json: str
     default: str = ""
     """The text after ``+default=``."""
+    gate: str = ""
+    """The text after ``+featureGate=``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def _enums(lines: list[str]) -> Iterator[str]:
 
 
 def _structs(lines: list[str]) -> Iterator[tuple[str, tuple[GoField, ...]]]:
-    name = default = ""
+    name = default = gate = ""
     fields: list[GoField] = []
     for line in lines:
         if match := _STRUCT.match(line):
@@ -100,6 +103,8 @@ def _structs(lines: list[str]) -> Iterator[tuple[str, tuple[GoField, ...]]]:
             name = ""
         elif match := _DEFAULT.match(line):
             default = match["value"]
+        elif match := _GATE.match(line):
+            gate = match["value"]
         elif name and (match := _FIELD.match(line)):
-            fields.append(GoField(match["name"] or "", match["type"], match["json"], default))
-            default = ""
+            fields.append(GoField(match["name"] or "", match["type"], match["json"], default, gate))
+            default = gate = ""

@@ -46,6 +46,17 @@ def read_published(checkout: Path, groups: AbstractSet[tuple[str, str]]) -> dict
     return dict(sorted(schemas.items()))
 
 
+def read_gates(checkout: Path, schemas: Mapping[str, JsonObject]) -> dict[str, dict[str, str]]:
+    """Return the feature gates of the fields of types, by type and field."""
+    go = _Go(checkout, {})
+    gates = {
+        name: {key: field.gate for key, (_, field) in go.fields(*go_type_of(name)).items() if field.gate}
+        for name, schema in schemas.items()
+        if "properties" in schema
+    }
+    return {name: fields for name, fields in gates.items() if fields}
+
+
 def _is_served(name: str, definition: JsonObject, groups: AbstractSet[tuple[str, str]]) -> bool:
     kinds = definition.get(_WITHOUT_KIND, ())
     short = name.rpartition(".")[2]
