@@ -108,6 +108,7 @@ class Environment(Startable):
     _proxies: CertificateAuthority | None = None
     _journal: Journal | None = None
     _faults: Faults | None = None
+    _webs: list[WebServer]
 
     def __init__(
         self,
@@ -133,14 +134,13 @@ class Environment(Startable):
         hot_loop_limit: int = LIMIT,
         kubernetes: str | None = None,
     ) -> None:
-        version = chosen_version(kubernetes)
-        self._pki, self._data_dir = pki, data_dir
-        self._history_limit, self._controller_events = history_limit, controller_events
-        self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
+        version, self._admin_token = chosen_version(kubernetes), secrets.token_urlsafe(24)
+        self._pki, self._data_dir, self._crds, self._crd_paths = pki, data_dir, crds, crd_paths
+        self._webhooks, self._history_limit, self._controller_events = webhooks, history_limit, controller_events
         if snapshot is not None:
-            storage, service_range = _open_snapshot(
-                snapshot, service_range, storage or data_dir, history_limit, version
-            )
+            loaded = _read_snapshot(snapshot, storage or data_dir)
+            storage = load_cluster_snapshot(loaded, history_limit=history_limit, kubernetes=version)
+            service_range = service_range_of(loaded) or service_range
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -156,7 +156,6 @@ class Environment(Startable):
             "hot_loop_limit": hot_loop_limit,
             "kubernetes": version,
         }
-        self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
             storage=storage or _open_storage(data_dir, history_limit, version),
@@ -170,9 +169,7 @@ class Environment(Startable):
         if hot_loop_limit:
             self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages, events=controller_events)
-        self._stack = AsyncExitStack()
-        self._start_up = StartUp()
-        self._webs: list[WebServer] = []
+        self._stack, self._start_up, self._webs = AsyncExitStack(), StartUp(), []
 
     def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:
         pki, folder = self._pki, self._data_dir
@@ -510,15 +507,11 @@ class Environment(Startable):
         await self._stack.aclose()
 
 
-def _open_snapshot(
-    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, history_limit: int, version: str
-) -> tuple[LocalStorage, str]:
-    """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
+def _read_snapshot(snapshot: ClusterSnapshot | Path | str, other: object) -> ClusterSnapshot:
+    """Return a snapshot, from its file if it is a path. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
         raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
-    loaded = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
-    stored = load_cluster_snapshot(loaded, history_limit=history_limit, kubernetes=version)
-    return stored, service_range_of(loaded) or service_range
+    return snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
 
 
 def _open_storage(data_dir: Path | None, history_limit: int, version: str) -> LocalStorage:

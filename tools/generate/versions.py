@@ -58,14 +58,16 @@ def parse_overlay(texts: Mapping[str, str]) -> Overlay:
     structs = without_header(texts[STRUCTS])
     return Overlay(
         version_of(texts[STRUCTS]),
-        *(json.loads(texts[name]) for name in (SCHEMAS, PROTOBUF, DISCOVERY)),
-        parse_structs(structs) if structs else {},
-        tuple(parse_columns_facts(without_header(texts[COLUMNS]))),
-        json.loads(texts[GATES])["fields"],
+        schemas=json.loads(texts[SCHEMAS]),
+        protobuf=json.loads(texts[PROTOBUF]),
+        discovery=json.loads(texts[DISCOVERY]),
+        packages=parse_structs(structs) if structs else {},
+        columns=tuple(parse_columns_facts(without_header(texts[COLUMNS]))),
+        gates=json.loads(texts[GATES])["fields"],
     )
 
 
-def tables_of(tables: dict[str, str], base: dict[str, str], overlay: Overlay) -> dict[str, str]:
+def tables_of(tables: Mapping[str, str], base: Mapping[str, str], overlay: Overlay) -> dict[str, str]:
     """Return the tables of a version by name, as differences from the default version's."""
     texts = {}
     for name, text in tables.items():

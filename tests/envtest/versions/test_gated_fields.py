@@ -22,20 +22,20 @@ OTHERS = [version for version in VERSIONS if version != DEFAULT]
 def test_gated_fields_are_dropped_everywhere(version: str) -> None:
     """An object with every field loses the gated ones alone, and keeps them if the old object uses their gates."""
     gated = {name: fields.keys() for name, fields in gated_fields(version).items()}
-    found = set()
+    resources = set()
     for row in stored_kinds(version):
         name = Bodies(version, row).name
         whole, without = WholeObjects(version).of(name), WholeObjects(version, without=gated).of(name)
         kind = gated_type(name, version)
         assert (kind is not None) == (whole != without)
         if kind is not None:
-            found.add(row.info.resource)
+            resources.add(row.info.resource)
             obj = copy_tree(whole)
             kind.drop(obj, whole)
             assert obj == whole
             kind.drop(obj, None)
             assert obj == without
-    assert "pods" in found
+    assert "pods" in resources
 
 
 @pytest.mark.parametrize("version", OTHERS)

@@ -143,9 +143,9 @@ def test_protobuf_fields(checkout: Path) -> None:
 @given(base=ENTRIES, other=ENTRIES)
 def test_differences_of_documents_apply(base: dict[str, int], other: dict[str, int]) -> None:
     """The difference of two documents makes the second of the first, and has nothing that is equal."""
-    found = difference_of(base, other)
-    assert applied(base, found) == other
-    assert all(base.get(name) != value for name, value in found["changed"].items())
+    changes = difference_of(base, other)
+    assert applied(base, changes) == other
+    assert all(base.get(name) != value for name, value in changes["changed"].items())
 
 
 @given(base=ENTRIES, other=ENTRIES)
@@ -162,9 +162,9 @@ def test_each_version_has_whole_tables(version: str) -> None:
     """The tables that the server reads for a version are those that the version's documents make."""
     [overlay] = [each for each in read_overlays(REPOSITORY) if each.minor == version]
     openapi = read_openapi(REPOSITORY / FOLDER / "openapi")
-    made = tables(*inputs_of(openapi, parse_facts(read_facts(REPOSITORY)), overlay))
+    generated = tables(*inputs_of(openapi, parse_facts(read_facts(REPOSITORY)), overlay))
     for name in ("schemas", "fields", "messages", "columns"):
-        assert read_blocks(name, version) == blocks(without_header(made[name]))
+        assert read_blocks(name, version) == blocks(without_header(generated[name]))
     assert overlay.version == VERSIONS[version].git_version
 
 

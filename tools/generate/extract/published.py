@@ -154,15 +154,16 @@ def _schema(name: str, definition: JsonObject, go: _Go) -> JsonObject:
     if "properties" in definition:
         fields = go.fields(*go_type_of(name))
         schema["properties"] = {
-            key: _property(part, *fields.get(key, ("", None)), go) for key, part in definition["properties"].items()
+            key: _property(part, fields.get(key), go) for key, part in definition["properties"].items()
         }
     return schema
 
 
-def _property(part: JsonObject, path: str, field: GoField | None, go: _Go) -> JsonObject:
+def _property(part: JsonObject, declared: tuple[str, GoField] | None, go: _Go) -> JsonObject:
     shown = _part(part)
-    if field is None:
+    if declared is None:
         return shown
+    path, field = declared
     if values := go.values(path, field.type):
         inner = shown.get("items") or shown.get("additionalProperties") or shown
         if inner.get("type") == "string":
