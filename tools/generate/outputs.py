@@ -19,7 +19,7 @@ from tools.generate.header import Provenance
 from tools.generate.kinds import render_kinds
 from tools.generate.messages import render_messages
 from tools.generate.openapi import OpenApi
-from tools.generate.overlay import Overlay
+from tools.generate.overlay import Overlay, documents
 from tools.generate.public_api import LIST as PUBLIC_API
 from tools.generate.public_api import read_products, render_public_api
 from tools.generate.rbac import render_rbac
@@ -28,6 +28,7 @@ from tools.generate.reference import render_reference
 from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
 from tools.generate.trace_diagram import render_trace_diagram
+from tools.generate.typed_kinds import TypedKinds, with_new_kinds
 from tools.generate.versions import inputs_of, tables_of
 
 TABLES = "envtest/data"
@@ -90,6 +91,11 @@ def outputs_of_version(base: Mapping[str, str], openapi: OpenApi, facts: Facts, 
     return {_table(f"v{overlay.minor}/{name}"): text for name, text in made.items()}
 
 
+def _with_kinds_of(typed: TypedKinds, openapi: OpenApi) -> TypedKinds:
+    schemas = openapi.schemas.content["components"]["schemas"]
+    return with_new_kinds(typed, TypedKinds(schemas, list(resource_rows(openapi.discovery.content))))
+
+
 def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) -> Outputs:
     """Every generated file."""
     schemas = openapi.schemas.content["components"]["schemas"]
@@ -97,12 +103,14 @@ def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) ->
     named = openapi.schemas.name, openapi.discovery.name
     made = tables(openapi, facts)
     texts = {_table(name): text for name, text in made.items()}
+    typed = TypedKinds(schemas, rows)
     for overlay in overlays:
         texts |= outputs_of_version(made, openapi, facts, overlay)
+        typed = _with_kinds_of(typed, documents(openapi, overlay))
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
     children += render_children(schemas, rows, without_header(made["fields"]))
     texts[CHILDREN] = children
-    kinds = render_kinds(schemas, rows, _provenance("kinds", [named[0], named[1]], openapi.version))
+    kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [named[0], named[1]], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 
 

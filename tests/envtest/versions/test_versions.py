@@ -13,8 +13,13 @@ from envtest.data.versions import DEFAULT, VARIABLE, VERSIONS, chosen_version, p
 from envtest.environment import Environment
 from envtest.fake_binaries.apiserver import PROGRAM
 from envtest.instruments.cluster_snapshots import load_cluster_snapshot
+from opsdk.api.certificates.v1 import ClusterTrustBundle, ClusterTrustBundleSpec
+from opsdk.api.meta.v1 import GroupResource
+from opsdk.api.storagemigration.v1 import StorageVersionMigration, StorageVersionMigrationSpec
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.cluster.cluster import Cluster
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.errors import ConfigError
+from opsdk.errors import ConfigError, NoMatchError
 from opsdk.structured_merge.value import JsonObject
 
 STABLE_SINCE = {
@@ -207,3 +212,22 @@ print([path for path in opened if "/data/v1." in path])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_typed_kinds_of_a_newer_version() -> None:
+    """The classes of kinds that 1.37 adds work with its server; a server of 1.36 lacks them."""
+    bundle = ClusterTrustBundle(metadata=ObjectMeta(name="a"), spec=ClusterTrustBundleSpec(trust_bundle="pem"))
+    resource = GroupResource(group="apps", resource="deployments")
+    migration = StorageVersionMigration(
+        metadata=ObjectMeta(name="a"), spec=StorageVersionMigrationSpec(resource=resource)
+    )
+    async with Environment(kubernetes="1.37") as env, Cluster(env.config) as cluster:
+        client = cluster.uncached
+        await client.create(bundle)
+        assert (await client.get(ClusterTrustBundle, "a")).spec.trust_bundle == "pem"
+        await client.create(migration)
+        [stored] = await client.list(StorageVersionMigration)
+        assert stored.spec.resource == resource
+    async with Environment() as env, Cluster(env.config) as cluster:
+        with pytest.raises(NoMatchError):
+            await cluster.uncached.create(bundle)

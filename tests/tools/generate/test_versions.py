@@ -19,6 +19,7 @@ from tools.generate.facts import FOLDER, parse_facts, read_facts
 from tools.generate.openapi import read_openapi
 from tools.generate.outputs import outputs_of_version, tables
 from tools.generate.overlay import Overlay, applied, difference_of, discovery_difference, documents, gates_of_new_fields
+from tools.generate.typed_kinds import TypedKinds, with_new_kinds
 from tools.generate.versions import extract_version, inputs_of, parse_overlay, read_overlays
 
 REPOSITORY = Path(__file__).parents[3]
@@ -213,3 +214,14 @@ def test_a_version_of_a_checkout(checkout: Path) -> None:
     [group] = whole.discovery.content["apis"]["items"]
     assert [each["version"] for each in group["versions"]] == ["v1"]
     assert overlay.minor == "1.99"
+
+
+def test_typed_kinds_are_those_of_all_versions() -> None:
+    """The kinds that only a newer version has are typed with what they reach; types of the default one stay."""
+    reference = {"$ref": "#/components/schemas/a.New"}
+    old = {"properties": {"a": {}}}
+    kind = {"x-kubernetes-group-version-kind": [{"group": "g", "version": "v1", "kind": "Thing"}]}
+    other = {"a.Old": {"properties": {}}, "a.Thing": {**kind, "properties": {"b": reference}}, "a.New": {}, "a.Far": {}}
+    row = {"group": "g", "version": "v1", "resource": "things", "kind": "Thing"}
+    typed = with_new_kinds(TypedKinds({"a.Old": old}, []), TypedKinds(other, [row]))
+    assert typed == TypedKinds({"a.New": {}, "a.Old": old, "a.Thing": other["a.Thing"]}, [row])
