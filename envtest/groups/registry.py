@@ -18,6 +18,7 @@ from envtest.groups.autoscaling import defaulting as autoscaling_defaulting
 from envtest.groups.autoscaling import strategy as autoscaling_strategy
 from envtest.groups.batch import defaulting as batch_defaulting
 from envtest.groups.batch import strategy as batch_strategy
+from envtest.groups.certificates import defaulting as certificates_defaulting
 from envtest.groups.certificates import strategy as certificates_strategy
 from envtest.groups.common.defaulting import Defaults
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
@@ -41,6 +42,7 @@ from envtest.groups.scheduling import defaulting as scheduling_defaulting
 from envtest.groups.scheduling import strategy as scheduling_strategy
 from envtest.groups.storage import defaulting as storage_defaulting
 from envtest.groups.storage import strategy as storage_strategy
+from envtest.groups.storagemigration import strategy as storagemigration_strategy
 from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -120,6 +122,7 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
     **resource_strategy.STRATEGIES,
     **scheduling_strategy.STRATEGIES,
     **storage_strategy.STRATEGIES,
+    **storagemigration_strategy.STRATEGIES,
 }
 DEFAULTS: Mapping[str, Defaults] = {
     **admissionregistration_defaulting.DEFAULTS,
@@ -127,6 +130,7 @@ DEFAULTS: Mapping[str, Defaults] = {
     **apps_defaulting.DEFAULTS,
     **autoscaling_defaulting.DEFAULTS,
     **batch_defaulting.DEFAULTS,
+    **certificates_defaulting.DEFAULTS,
     **core_defaulting.DEFAULTS,
     **discovery_defaulting.DEFAULTS,
     **flowcontrol_defaulting.DEFAULTS,

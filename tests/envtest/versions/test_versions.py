@@ -216,15 +216,17 @@ print([path for path in opened if "/data/v1." in path])
 
 async def test_typed_kinds_of_a_newer_version() -> None:
     """The classes of kinds that 1.37 adds work with its server; a server of 1.36 lacks them."""
-    bundle = ClusterTrustBundle(metadata=ObjectMeta(name="a"), spec=ClusterTrustBundleSpec(trust_bundle="pem"))
     resource = GroupResource(group="apps", resource="deployments")
     migration = StorageVersionMigration(
         metadata=ObjectMeta(name="a"), spec=StorageVersionMigrationSpec(resource=resource)
     )
     async with Environment(kubernetes="1.37") as env, Cluster(env.config) as cluster:
-        client = cluster.uncached
+        client, certificate = cluster.uncached, env.authority.pair.cert.decode()
+        bundle = ClusterTrustBundle(
+            metadata=ObjectMeta(name="a"), spec=ClusterTrustBundleSpec(trust_bundle=certificate)
+        )
         await client.create(bundle)
-        assert (await client.get(ClusterTrustBundle, "a")).spec.trust_bundle == "pem"
+        assert (await client.get(ClusterTrustBundle, "a")).spec.trust_bundle == certificate
         await client.create(migration)
         [stored] = await client.list(StorageVersionMigration)
         assert stored.spec.resource == resource
