@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tools.generate.resources import Row
+from tools.generate.schemas import references
 
-_REF = "#/components/schemas/"
 _KINDS = "x-kubernetes-group-version-kind"
 
 
@@ -31,21 +31,9 @@ def with_new_kinds(base: TypedKinds, other: TypedKinds) -> TypedKinds:
         name = pending.pop()
         if name not in base.schemas and name not in added:
             added[name] = other.schemas[name]
-            pending += _references(other.schemas[name])
+            pending += references(other.schemas[name])
     return TypedKinds(dict(sorted({**base.schemas, **added}.items())), [*base.rows, *new])
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[tuple[str, str, str]]:
     return {(kind["group"], kind["version"], kind["kind"]) for kind in schema.get(_KINDS, ())}
-
-
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        for key, value in part.items():
-            if key == "$ref" and isinstance(value, str):
-                yield value.removeprefix(_REF)
-            else:
-                yield from _references(value)
-    elif isinstance(part, list):
-        for item in part:
-            yield from _references(item)

@@ -54,7 +54,7 @@ def parse_go(text: str) -> GoFile:
 
     >>> file = parse_go('type Phase string\n\ntype Status struct {\n\tPhase Phase `json:"phase,omitempty"`\n}\n')
     >>> file.named, file.structs["Status"]
-    ({'Phase': 'string'}, (GoField(name='Phase', type='Phase', json='phase,omitempty'),))
+    ({'Phase': 'string'}, (GoField(name='Phase', type='Phase', json='phase,omitempty', default='', gate=''),))
     """
     lines = _BLOCK_COMMENT.sub("", text).splitlines()
     named = {match["name"]: match["type"] for line in lines if (match := _NAMED.match(line))}

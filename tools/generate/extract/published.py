@@ -8,7 +8,7 @@ Upstream: k8s.io/kube-openapi/pkg/generators/openapi.go, enum.go (v1.36)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from opsdk.structured_merge.value import JsonObject
 from tools.generate.extract.go_source import GoField, GoFile, parse_go
 from tools.generate.extract.go_structs import STAGING, go_files
+from tools.generate.schemas import references
 from tools.generate.struct_facts import go_type_of, local_types
 
 SWAGGER = Path("api/openapi-spec/swagger.json")
@@ -42,7 +43,7 @@ def read_published(checkout: Path, groups: AbstractSet[tuple[str, str]]) -> dict
         name = pending.pop()
         if name not in schemas:
             schemas[name] = _OWN_FORM.get(name) or _schema(name, definitions[name], go)
-            pending += _references(definitions[name])
+            pending += references(definitions[name])
     return dict(sorted(schemas.items()))
 
 
@@ -68,18 +69,6 @@ def _is_served(name: str, definition: JsonObject, groups: AbstractSet[tuple[str,
 _META_KINDS = frozenset({"DeleteOptions", "WatchEvent", "APIResourceList", "APIGroup", "Patch"})
 """Types that documents refer to without being of a served group."""
 _NOT_PUBLISHED = frozenset({"APIGroupList", "APIVersions"})
-
-
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        for key, value in part.items():
-            if key == "$ref" and isinstance(value, str):
-                yield value.removeprefix(_OLD_REF)
-            else:
-                yield from _references(value)
-    elif isinstance(part, list):
-        for item in part:
-            yield from _references(item)
 
 
 class _Go:
