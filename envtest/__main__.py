@@ -43,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 selects a free one")
     serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig to this file")
+    words = "the version of Kubernetes to serve: 1.35, 1.36 (the default) or 1.37"
+    serve.add_argument("--kubernetes-version", metavar="VERSION", help=words)
     serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
     modes = "authorization: RBAC, or AlwaysAllow for authenticated users"
     serve.add_argument("--authorization-mode", choices=("RBAC", "AlwaysAllow"), default="RBAC", help=modes)
@@ -95,6 +97,7 @@ async def _start(options: argparse.Namespace, stack: AsyncExitStack) -> str:
         admission_plugins=options.enable_admission_plugins,
         disable_admission_plugins=options.disable_admission_plugins,
         compaction_interval=options.etcd_compaction_interval,
+        kubernetes=options.kubernetes_version,
     )
     steps = read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)

@@ -23,6 +23,7 @@ class CoreServer(msgspec.Struct, frozen=True, kw_only=True):
         resources: serves the resources; delegates requests for custom resources.
         admission: the chain of admission plugins.
         authorizer: decides what users may do.
+        git_version: the version of Kubernetes that the server shows, such as ``v1.36.2``.
     """
 
     storage: LocalStorage
@@ -30,6 +31,7 @@ class CoreServer(msgspec.Struct, frozen=True, kw_only=True):
     resources: ResourceServer
     admission: Chain
     authorizer: Authorizer
+    git_version: str
 
     def served(self, group: str, version: str) -> Iterator[InstalledResource]:
         """Yield the resources and subresources of a version, also custom ones."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, SimulatedControllers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
+from envtest.data.versions import chosen_version
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.instruments import snapshots
@@ -26,6 +27,7 @@ from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import publish_server_address, publish_trust
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import ControlPlane
+from envtest.plane.data_folder import claim_folder
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.lifecycle import Startable
@@ -92,6 +94,8 @@ class Environment(Startable):
             0 never compacts.
         history_limit: writes that the journal keeps, and changes of each kind that watches may start from; a `storage`
             has its own.
+        kubernetes: the version to serve: ``1.35``, ``1.36`` or ``1.37``. The default is the variable
+            ``OPSDK_KUBERNETES_VERSION``, or 1.36.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
@@ -104,6 +108,7 @@ class Environment(Startable):
     _proxies: CertificateAuthority | None = None
     _journal: Journal | None = None
     _faults: Faults | None = None
+    _webs: list[WebServer]
 
     def __init__(
         self,
@@ -127,12 +132,15 @@ class Environment(Startable):
         compaction_interval: float = INTERVAL,
         history_limit: int = 10_000,
         hot_loop_limit: int = LIMIT,
+        kubernetes: str | None = None,
     ) -> None:
-        self._pki, self._data_dir = pki, data_dir
-        self._history_limit, self._controller_events = history_limit, controller_events
-        self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
+        version, self._admin_token = chosen_version(kubernetes), secrets.token_urlsafe(24)
+        self._pki, self._data_dir, self._crds, self._crd_paths = pki, data_dir, crds, crd_paths
+        self._webhooks, self._history_limit, self._controller_events = webhooks, history_limit, controller_events
         if snapshot is not None:
-            storage, service_range = _open_snapshot(snapshot, service_range, storage or data_dir, history_limit)
+            loaded = _read_snapshot(snapshot, storage or data_dir)
+            storage = load_cluster_snapshot(loaded, history_limit=history_limit, kubernetes=version)
+            service_range = service_range_of(loaded) or service_range
         self._again: JsonObject = {
             "controllers": controllers,
             "stages": stages,
@@ -146,23 +154,22 @@ class Environment(Startable):
             "compaction_interval": compaction_interval,
             "history_limit": history_limit,
             "hot_loop_limit": hot_loop_limit,
+            "kubernetes": version,
         }
-        self._admin_token = secrets.token_urlsafe(24)
         self.tokens = TokenAuthenticator({self._admin_token: ADMIN, **(tokens or {})}, audiences=pki.names.audiences)
         self.plane = ControlPlane(
-            storage=storage or _open_storage(data_dir, history_limit),
+            storage=storage or _open_storage(data_dir, history_limit, version),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
             compaction_interval=compaction_interval,
+            kubernetes=version,
         )
         if hot_loop_limit:
             self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages, events=controller_events)
-        self._stack = AsyncExitStack()
-        self._start_up = StartUp()
-        self._webs: list[WebServer] = []
+        self._stack, self._start_up, self._webs = AsyncExitStack(), StartUp(), []
 
     def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:
         pki, folder = self._pki, self._data_dir
@@ -207,6 +214,11 @@ class Environment(Startable):
     def server(self) -> Server:
         """The server; ``server.app`` is the ASGI application."""
         return self.plane.server
+
+    @property
+    def kubernetes(self) -> str:
+        """The version of Kubernetes that the server serves, such as ``1.36``."""
+        return self.plane.kubernetes
 
     @property
     def config(self) -> RestConfig:
@@ -468,7 +480,11 @@ class Environment(Startable):
         if self._crds or self._crd_paths or self._webhooks:
             from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects
 
-            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest").send)
+            installer = Installer(
+                InProcessClient(
+                    self.server, token=self._admin_token, manager="envtest", version=self.plane.core.git_version
+                ).send
+            )
             options, serving = self._webhooks, None
             if options is not None:
                 client = self.plane.webhook_client
@@ -491,21 +507,19 @@ class Environment(Startable):
         await self._stack.aclose()
 
 
-def _open_snapshot(
-    snapshot: ClusterSnapshot | Path | str, service_range: str, other: object, history_limit: int
-) -> tuple[LocalStorage, str]:
-    """Return the storage and the service range of a snapshot. Raises `ConfigError` if `other` has objects too."""
+def _read_snapshot(snapshot: ClusterSnapshot | Path | str, other: object) -> ClusterSnapshot:
+    """Return a snapshot, from its file if it is a path. Raises `ConfigError` if `other` has objects too."""
     if other is not None:
         raise ConfigError("snapshot, storage and data_dir each have objects to start with: pass one of them")
-    loaded = snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
-    return load_cluster_snapshot(loaded, history_limit=history_limit), service_range_of(loaded) or service_range
+    return snapshot if isinstance(snapshot, ClusterSnapshot) else read_snapshot_file(snapshot)
 
 
-def _open_storage(data_dir: Path | None, history_limit: int) -> LocalStorage:
+def _open_storage(data_dir: Path | None, history_limit: int, version: str) -> LocalStorage:
     if data_dir is None:
         return MemoryStorage(history_limit=history_limit)
     from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - most tests have no data directory
 
+    claim_folder(data_dir, version)
     return SqliteStorage(data_dir / "objects.db")
 
 

@@ -202,6 +202,7 @@ class Decoders:
 
     def __init__(self, types: Types) -> None:
         self._types = types
+        self.version = types.version
         self._structs: dict[str, StructDecoder] = {}
 
     def struct(self, name: str) -> StructDecoder:
@@ -390,8 +391,9 @@ class StructDecoder:
         self.name = name
         self._short = name.rpartition(".")[2]
         self._in_json = name.startswith(_IN_JSON)
-        marks, types = forms(name), go_types(name)
-        self._steps = {key: PathStep(key, f"{above}.{key}") for key, above in embedded(name).items()}
+        version = decoders.version
+        marks, types = forms(name, version), go_types(name, version)
+        self._steps = {key: PathStep(key, f"{above}.{key}") for key, above in embedded(name, version).items()}
         self._fields = {
             key: self._field(inner, decoders, marks.get(key, PLAIN), types.get(key, ""))
             for key, inner in schema.get("properties", {}).items()

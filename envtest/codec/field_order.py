@@ -7,6 +7,7 @@ from functools import cache, partial
 
 from envtest.data.fields import forms
 from envtest.data.schemas import types
+from envtest.data.versions import DEFAULT
 from opsdk.aio.large_work import sort_in_parts
 from opsdk.structured_merge.value import JsonValue
 
@@ -20,10 +21,10 @@ Arrange = Callable[[JsonValue], JsonValue]
 
 
 @cache
-def arranger(name: str) -> Arrange:
+def arranger(name: str, version: str = DEFAULT) -> Arrange:
     """Return a function that orders the fields of an object. It returns a new object, which shares unordered values."""
-    schema = types().schema(name) or {}
-    positions = {field: position for position, field in enumerate(forms(name))}
+    schema = types(version).schema(name) or {}
+    positions = {field: position for position, field in enumerate(forms(name, version))}
     parts: dict[str, Arrange] = {}
 
     plans: dict[tuple[str, ...], Sequence[tuple[str, Arrange | None]]] = {}
@@ -44,28 +45,28 @@ def arranger(name: str) -> Arrange:
         return arranged
 
     for key, inner in schema.get("properties", {}).items():
-        inner_part = _part(inner)
+        inner_part = _part(inner, version)
         if inner_part is not None:
             parts[key] = inner_part
     return arrange
 
 
-def _arranged(name: str, value: JsonValue) -> JsonValue:
+def _arranged(name: str, version: str, value: JsonValue) -> JsonValue:
     """Order an object. The type is resolved at the first use: types may be recursive."""
-    return arranger(name)(value)
+    return arranger(name, version)(value)
 
 
-def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
+def _part(schema: Mapping[str, JsonValue], version: str) -> Arrange | None:
     """Return the function that orders the values of a field; None if their order stays."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)
     if name:
-        return partial(_arranged, name) if (types().schema(name) or {}).get("properties") else None
+        return partial(_arranged, name, version) if (types(version).schema(name) or {}).get("properties") else None
     if schema.get("type") == "array":
-        item = _part(schema["items"])
+        item = _part(schema["items"], version)
         return None if item is None else (lambda value: [item(part) for part in value])
     if "additionalProperties" in schema:
-        each = _part(schema["additionalProperties"])
+        each = _part(schema["additionalProperties"], version)
         if each is None:
             return lambda value: {key: value[key] for key in sort_in_parts(value, str)}
         return lambda value: {key: each(value[key]) for key in sort_in_parts(value, str)}

@@ -23,11 +23,12 @@ class InProcessClient:
     Args:
         token: the bearer token of the user.
         manager: the field manager, as the program's name in the User-Agent.
+        version: the version of the program, such as ``v1.36.2``.
     """
 
-    def __init__(self, server: Server, *, token: str, manager: str) -> None:
+    def __init__(self, server: Server, *, token: str, manager: str, version: str) -> None:
         self._server = server
-        self._headers = {"authorization": f"Bearer {token}", "accept": _JSON, "user-agent": f"{manager}/v1.36.2"}
+        self._headers = {"authorization": f"Bearer {token}", "accept": _JSON, "user-agent": f"{manager}/{version}"}
         self.manager = manager
 
     def __repr__(self) -> str:

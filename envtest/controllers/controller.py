@@ -15,6 +15,7 @@ from envtest.controllers.informers import SharedInformers
 from envtest.controllers.objects import controller_of
 from envtest.controllers.stages import Stage
 from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
+from envtest.data.versions import DEFAULT, VERSIONS
 from opsdk.aio.clock import utc_now
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.ports import StorageChange
@@ -61,6 +62,7 @@ class ControllerContext:
         sign: signs service account tokens.
         certify: signs certificate requests.
         records_events: whether the controllers record Events.
+        git_version: the version of Kubernetes that nodes show.
     """
 
     informers: SharedInformers
@@ -71,6 +73,7 @@ class ControllerContext:
     sign: Sign = _no_signature
     certify: Certify = no_authority
     records_events: bool = True
+    git_version: str = VERSIONS[DEFAULT].git_version
 
     def now(self) -> datetime:
         """Return the current time."""

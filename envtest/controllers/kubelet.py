@@ -103,7 +103,7 @@ def internal_ip(node: JsonObject | None) -> str:
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
 
 
-def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
+def node_status(node: JsonObject, address: str, now: str, version: str) -> JsonObject:
     """Return the status of a healthy node; conditions that it has stay."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -119,7 +119,7 @@ def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-        "nodeInfo": _NODE_INFO,
+        "nodeInfo": {**_NODE_INFO, "kubeletVersion": version},
         "declaredFeatures": list(_FEATURES),
     }
     current = node.get("status") or {}
@@ -136,7 +136,7 @@ _NODE_INFO = {
     "kernelVersion": "simulated",
     "osImage": "simulated",
     "containerRuntimeVersion": "simulated://1",
-    "kubeletVersion": "v1.36.2",
+    "kubeletVersion": "",
     "kubeProxyVersion": "",
     "operatingSystem": "linux",
     "architecture": "amd64",
@@ -210,7 +210,7 @@ class KubeletController(SimulatedController):
             return
         if condition_in(conditions_of(node), "Ready") is None:
             self._hosts = self._hosts % 250 + 1
-            status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
+            status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()), self.context.git_version)
             node = await self.context.kubelet.write(UpdateWrite(NODES, with_status(node, status), "status"))
             desired = with_registration(node)
             if desired is not None:

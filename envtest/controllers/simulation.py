@@ -136,21 +136,24 @@ def simulate(
     """
     context = ControllerContext(
         informers=SharedInformers(core.storage, _resources(core.stores.values()) if names else ()),
-        api=_api(server, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
-        kubelet=_api(server, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
+        api=_api(server, tokens, core.git_version, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
+        kubelet=_api(
+            server, tokens, core.git_version, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))
+        ),
         stages=stages,
         certificate=certificate,
         sign=sign,
         certify=certify,
         records_events=records_events,
+        git_version=core.git_version,
     )
     return Runner(context, [_class(name)(context) for name in _WHERE if name in names])
 
 
-def _api(server: Server, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
+def _api(server: Server, tokens: TokenAuthenticator, version: str, manager: str, user: User) -> InProcessClient:
     token = secrets.token_urlsafe(24)
     tokens.add(token, user)
-    return InProcessClient(server, token=token, manager=manager)
+    return InProcessClient(server, token=token, manager=manager, version=version)
 
 
 def _resources(stores: Iterable[LocalStore]) -> Iterable[Resource]:

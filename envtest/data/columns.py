@@ -5,9 +5,11 @@ Upstream: pkg/printers/internalversion/printers.go (v1.36)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
-from envtest.data.table import read_table
+from envtest.data.table import blocks, read_blocks
+from envtest.data.versions import DEFAULT
 from opsdk.apiserver.resources import TableColumn
 
 METADATA_DESCRIPTIONS = {
@@ -35,8 +37,12 @@ def parse(text: str) -> dict[str, tuple[TableColumn, ...]]:
     >>> [c.name for c in parse("apps/things g.io/things\n  Age | string | @created\n")["g.io/things"]]
     ['Name', 'Age']
     """
+    return _parse(blocks(text))
+
+
+def _parse(read: Mapping[str, str]) -> dict[str, tuple[TableColumn, ...]]:
     tables: dict[str, tuple[TableColumn, ...]] = {}
-    for block in text.split("\n\n"):
+    for block in read.values():
         head, *lines = block.splitlines()
         columns = tuple(map(_column, lines))
         if all(column.name != "Name" for column in columns):
@@ -54,10 +60,15 @@ def _column(line: str) -> TableColumn:
 
 
 @cache
-def _all() -> dict[str, tuple[TableColumn, ...]]:
-    return parse(read_table("columns"))
+def _all(version: str) -> dict[str, tuple[TableColumn, ...]]:
+    return _parse(read_blocks("columns", version))
 
 
-def columns_of(key: str) -> tuple[TableColumn, ...]:
-    """Return the columns of ``group/resource``."""
-    return _all()[key]
+def columns_of(key: str, version: str = DEFAULT) -> tuple[TableColumn, ...]:
+    """Return the columns of ``group/resource`` in a version of Kubernetes."""
+    return _all(version)[key]
+
+
+def has_columns(key: str, version: str) -> bool:
+    """Whether ``group/resource`` has columns in a version of Kubernetes."""
+    return key in _all(version)

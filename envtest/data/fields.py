@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from envtest.data.table import read_table
+from envtest.data.table import read_blocks
+from envtest.data.versions import DEFAULT
 
 PLAIN: Final = ""
 """Omitted if it is zero."""
@@ -23,36 +24,35 @@ NULL: Final = "?"
 
 
 @cache
-def _lines() -> Mapping[str, str]:
-    text = read_table("fields")
-    return {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
+def _lines(version: str) -> Mapping[str, str]:
+    return read_blocks("fields", version)
 
 
-def forms(name: str) -> Mapping[str, str]:
+def forms(name: str, version: str = DEFAULT) -> Mapping[str, str]:
     """Return the marks of a type's fields by name, in order; empty for an unknown type.
 
     >>> forms("io.k8s.api.batch.v1.JobStatus")["ready"], forms("io.k8s.api.batch.v1.JobStatus")["active"]
     ('*', '')
     """
-    return {word.field: word.mark for word in _words(name)}
+    return {word.field: word.mark for word in _words(name, version)}
 
 
-def go_types(name: str) -> Mapping[str, str]:
+def go_types(name: str, version: str = DEFAULT) -> Mapping[str, str]:
     """Return the Go types of fields whose schema does not determine them.
 
     >>> go_types("io.k8s.api.core.v1.ServiceSpec")["ipFamilies"]
     '[]v1.IPFamily'
     """
-    return {word.field: word.go_type for word in _words(name) if word.go_type}
+    return {word.field: word.go_type for word in _words(name, version) if word.go_type}
 
 
-def embedded(name: str) -> Mapping[str, str]:
+def embedded(name: str, version: str = DEFAULT) -> Mapping[str, str]:
     """Return the embedded structs of fields, where Go's decoder names them in errors.
 
     >>> embedded("io.k8s.api.core.v1.Probe")["httpGet"]
     'ProbeHandler'
     """
-    return {word.field: word.embedded for word in _words(name) if word.embedded}
+    return {word.field: word.embedded for word in _words(name, version) if word.embedded}
 
 
 class _FieldEntry(NamedTuple):
@@ -64,8 +64,8 @@ class _FieldEntry(NamedTuple):
     mark: str
 
 
-def _words(name: str) -> Iterator[_FieldEntry]:
-    for word in _lines().get(name, "").split():
+def _words(name: str, version: str) -> Iterator[_FieldEntry]:
+    for word in _lines(version).get(name, "").split(" ")[1:]:
         described = word.rstrip(POINTER + SHOWN + NULL)
         path, _, go_type = described.partition(":")
         above, _, field = path.rpartition("/")
@@ -73,6 +73,6 @@ def _words(name: str) -> Iterator[_FieldEntry]:
 
 
 @cache
-def pointers(name: str) -> frozenset[str]:
+def pointers(name: str, version: str = DEFAULT) -> frozenset[str]:
     """Return the pointer fields of a type, in which a zero value differs from an absent one."""
-    return frozenset(field for field, mark in forms(name).items() if mark in (POINTER, NULL))
+    return frozenset(field for field, mark in forms(name, version).items() if mark in (POINTER, NULL))

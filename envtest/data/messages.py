@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from envtest.data.fields import pointers
-from envtest.data.table import read_table
+from envtest.data.table import read_blocks
+from envtest.data.versions import DEFAULT
 from opsdk.apiserver.serializer.protobuf import META, ProtobufField, ProtobufReader
 from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, enveloped
 from opsdk.structured_merge.value import JsonValue
@@ -15,13 +16,8 @@ _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggrega
 
 
 @cache
-def _blocks() -> Mapping[str, str]:
-    text = read_table("messages").removeprefix("message ")
-    blocks = {}
-    for block in text.split("\nmessage "):
-        name, _, rest = block.partition("\n")
-        blocks[name] = rest
-    return blocks
+def _blocks(version: str) -> Mapping[str, str]:
+    return read_blocks("messages", version)
 
 
 _SCALARS = frozenset({"string", "bytes", "bool", "int32", "int64"})
@@ -65,15 +61,15 @@ def _map_kind(kind: str, package: str) -> str:
 
 
 @cache
-def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
+def fields_of(message: str, version: str = DEFAULT) -> Mapping[int, ProtobufField] | None:
     """Return the fields of a message by number."""
-    block = _blocks().get(message)
+    block = _blocks(version).get(message)
     if block is None:
         return None
     package, _, short = message.rpartition(".")
     names = _SCHEMA_SHOWN if short == "JSONSchemaProps" else _SHOWN
     fields = {}
-    for line in block.splitlines():
+    for line in block.splitlines()[1:]:
         number, name, kind, *marks = line.split()
         mapped, repeated = "map" in marks, "*" in marks
         inline = not repeated and name in _INLINE and kind.endswith(name[1:])
@@ -95,17 +91,24 @@ def message_of(schema: str) -> str:
     return name
 
 
-def _is_plain(message: str, field: str) -> bool:
+def _is_plain(version: str, message: str, field: str) -> bool:
     name = f"io.k8s.{message.removeprefix('k8s.io.')}"
     for written, spoken in _PACKAGES.items():
         name = name.replace(spoken, written)
-    return field not in pointers(name)
+    return field not in pointers(name, version)
 
 
-READER = ProtobufReader(fields_of, _is_plain)
-"""Decodes the Protobuf bodies of built-in kinds."""
+@cache
+def reader(version: str = DEFAULT) -> ProtobufReader:
+    """Return the decoder of the Protobuf bodies of a version's built-in kinds."""
+    return ProtobufReader(partial(fields_of, version=version), partial(_is_plain, version))
 
-_WRITER = ProtobufWriter(fields_of)
+
+@cache
+def _writer(version: str) -> ProtobufWriter:
+    return ProtobufWriter(partial(fields_of, version=version))
+
+
 _GROUPS = {
     "": "k8s.io.api.core",
     "apiextensions.k8s.io": "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions",
@@ -129,7 +132,7 @@ def message_for(api_version: str, kind: str) -> str:
     return f"{package}.{version}.{kind}"
 
 
-def write_protobuf(tree: Mapping[str, JsonValue]) -> bytes:
+def write_protobuf(tree: Mapping[str, JsonValue], version: str = DEFAULT) -> bytes:
     """Encode an object, a list or a Status as Protobuf; raises `EncodeError` for a kind without a message."""
     api_version, kind = tree["apiVersion"], tree["kind"]
-    return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))
+    return enveloped(api_version, kind, _writer(version).write(tree, message_for(api_version, kind)))

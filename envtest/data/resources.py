@@ -8,21 +8,29 @@ from functools import cache
 import msgspec
 
 from envtest.data.table import read_table
+from envtest.data.versions import DEFAULT
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.structured_merge.value import JsonObject
 
 
 class ServedResourceRow(msgspec.Struct, frozen=True):
-    """One row of the table of served resources."""
+    """One row of the table of served resources.
+
+    Attributes:
+        info: the resource.
+        verbs: what can be done with it.
+        kubernetes: the version of Kubernetes that serves it.
+    """
 
     info: ResourceInfo
     verbs: tuple[str, ...]
+    kubernetes: str = DEFAULT
 
 
 @cache
-def rows() -> tuple[ServedResourceRow, ...]:
-    """Return every resource and subresource."""
-    return tuple(_row(json.loads(line)) for line in read_table("resources").splitlines())
+def rows(version: str = DEFAULT) -> tuple[ServedResourceRow, ...]:
+    """Return every resource and subresource of a version of Kubernetes, in the order of discovery."""
+    return tuple(_row(json.loads(line), version) for line in read_table("resources", version).splitlines())
 
 
 _DEPRECATIONS = {
@@ -30,8 +38,11 @@ _DEPRECATIONS = {
     ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
 }
 
+_RAW_FIELDS = {("apps", "controllerrevisions"): "data"}
+"""Fields whose bytes are kept as the client sent them."""
 
-def _row(raw: JsonObject) -> ServedResourceRow:
+
+def _row(raw: JsonObject, version: str) -> ServedResourceRow:
     """Return the row of a served resource."""
     info = ResourceInfo(
         group=raw["group"],
@@ -47,6 +58,6 @@ def _row(raw: JsonObject) -> ServedResourceRow:
         kind_group=raw.get("kindGroup"),
         kind_version=raw.get("kindVersion"),
         deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
-        raw_field="data" if raw["resource"] == "controllerrevisions" else "",
+        raw_field=_RAW_FIELDS.get((raw["group"], raw["resource"]), ""),
     )
-    return ServedResourceRow(info, tuple(raw["verbs"]))
+    return ServedResourceRow(info, tuple(raw["verbs"]), version)

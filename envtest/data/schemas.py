@@ -7,26 +7,31 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from envtest.data.table import read_table
+from envtest.data.table import read_blocks
+from envtest.data.versions import DEFAULT
 from opsdk.structured_merge.value import JsonObject
 
 _REF = "#/components/schemas/"
 _BETWEEN = re.compile(r" (?![^(]*\))")
+_KIND = re.compile(r"\bkind=(\S*)")
 _ENUM = re.compile(r"([\w:-]+)\((.*)\)")
 
 
 class Types(Mapping[str, JsonObject]):
-    """Schemas by name, parsed lazily."""
+    """Schemas by name, parsed lazily.
 
-    def __init__(self, text: str) -> None:
-        self._blocks: dict[str, str] = {}
+    Args:
+        blocks: the block of each type, by name.
+        version: the version of Kubernetes that the types are of.
+    """
+
+    def __init__(self, blocks: Mapping[str, str], version: str = DEFAULT) -> None:
+        self.version = version
+        self._blocks = blocks
         self._kinds: dict[tuple[str, str, str], str] = {}
         self._parsed: dict[str, JsonObject] = {}
-        for block in text.removeprefix("type ").split("\ntype "):
-            first = block.partition("\n")[0]
-            name, *marks = first.split(" ", 1)
-            self._blocks[name] = block.rstrip("\n")
-            match = re.search(r"\bkind=(\S*)", marks[0]) if marks else None
+        for name, block in blocks.items():
+            match = _KIND.search(block.partition("\n")[0])
             if match:
                 group, version, kind = match.group(1).split("/")
                 self._kinds[group, version, kind] = name
@@ -61,7 +66,7 @@ class Types(Mapping[str, JsonObject]):
 def _parse_type(block: str) -> JsonObject:
     """Return the schema of a type's block."""
     head, *fields = block.split("\n")
-    marks = dict(m.split("=", 1) for m in head.split(" ")[1:])
+    marks = dict(m.split("=", 1) for m in head.split(" ")[2:])
     schema: JsonObject = json.loads(marks["raw"]) if "raw" in marks else {"type": "object", "properties": {}}
     if "map" in marks:
         schema["x-kubernetes-map-type"] = marks["map"]
@@ -120,6 +125,6 @@ def _parse_expression(text: str) -> JsonObject:
 
 
 @cache
-def types() -> Types:
-    """Return the generated types."""
-    return Types(read_table("schemas"))
+def types(version: str = DEFAULT) -> Types:
+    """Return the generated types of a version of Kubernetes."""
+    return Types(read_blocks("schemas", version), version)

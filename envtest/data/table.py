@@ -1,13 +1,66 @@
-"""Reads the text of a generated table."""
+"""Reads the text of a generated table, of the default version of Kubernetes or of another one.
+
+A table of another version is a difference from the default one: blocks that are new or have another text, and a line
+``-KEY`` for each block that the version lacks. A block is a line and the indented lines below it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from envtest.data.versions import DEFAULT
 
-def read_table(name: str) -> str:
-    """Return the lines of ``NAME.txt`` without the header."""
-    return without_header((Path(__file__).parent / f"{name}.txt").read_text())
+_STARTS = re.compile(r"\n+(?=[^\s])")
+_KINDS_OF_BLOCKS = frozenset({"type", "message"})
+_GONE = "-"
+
+
+def read_table(name: str, version: str = DEFAULT) -> str:
+    """Return the lines of ``NAME.txt`` without the header; a difference if the version is not the default."""
+    folder = Path(__file__).parent
+    if version != DEFAULT:
+        folder /= f"v{version}"
+    return without_header((folder / f"{name}.txt").read_text())
+
+
+def read_blocks(name: str, version: str = DEFAULT) -> Mapping[str, str]:
+    """Return the blocks of a table by their key."""
+    table = blocks(read_table(name))
+    return table if version == DEFAULT else changed(table, read_table(name, version))
+
+
+def blocks(text: str) -> dict[str, str]:
+    r"""Return the blocks of a text by their key: the first word that does not say what the block is.
+
+    >>> blocks("type a\n  b c\ntype d\n\ne f\n")
+    {'a': 'type a\n  b c', 'd': 'type d', 'e': 'e f'}
+    """
+    return {_key(block): block for block in _STARTS.split(text.strip("\n")) if block}
+
+
+def changed(table: Mapping[str, str], difference: str) -> dict[str, str]:
+    r"""Return the blocks of a table with a difference applied.
+
+    >>> changed({"a": "type a", "b": "type b"}, "-a\ntype b\n  c d\n")
+    {'b': 'type b\n  c d'}
+    """
+    other = blocks(difference)
+    gone = {key.removeprefix(_GONE) for key in other if key.startswith(_GONE)}
+    kept = {key: block for key, block in table.items() if key not in gone}
+    return kept | {key: block for key, block in other.items() if not key.startswith(_GONE)}
+
+
+def difference(table: Mapping[str, str], other: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that make `other` of a table: see `changed`."""
+    yield from (f"{_GONE}{key}" for key in table if key not in other)
+    yield from (block for key, block in other.items() if table.get(key) != block)
+
+
+def _key(block: str) -> str:
+    words = block.partition("\n")[0].split(" ", 2)
+    return words[1] if words[0] in _KINDS_OF_BLOCKS else words[0]
 
 
 def without_header(text: str) -> str:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from envtest.data.versions import VERSIONS, chosen_version
 from envtest.environment import Environment
+from envtest.fake_binaries.assets import named_version
 from envtest.fake_binaries.etcd import KEEP
 from envtest.fake_binaries.flags import Flags
 from envtest.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
-from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
@@ -66,6 +68,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
         admission_plugins=on | {_ACCOUNTS} - off,
         disable_admission_plugins=off,
         pki=pki_of(flags),
+        kubernetes=named_version(os.environ),
     )
     env = await stack.enter_async_context(environment)
     gc.freeze()
@@ -148,7 +151,7 @@ async def _data_directory(flags: Flags) -> Path:
 
 PROGRAM = FakeProgram(
     name="kube-apiserver",
-    version=f"Kubernetes {VERSION['gitVersion']}",
+    version=lambda: f"Kubernetes {VERSIONS[chosen_version(named_version(os.environ))].git_version}",
     switches=_SWITCHES,
     options=_HEEDED | _SILENT,
     serve=serve,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from opsdk.errors import ConfigError
@@ -15,8 +17,23 @@ _PROGRAMS = {
 }
 _SCRIPT = """#!/bin/sh
 # Written by python -m envtest assets.
-{path}exec {python} -P -m {module} "$@"
+{path}export {variable}="$0"
+exec {python} -P -m {module} "$@"
 """
+_PROGRAM = "OPSDK_ENVTEST_PROGRAM"
+"""The variable with the path of the program, whose name or folder may have a version of Kubernetes."""
+_NAMED = re.compile(r"(?:[a-z][a-z-]*-)?v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:-[a-z0-9-]+)?")
+
+
+def named_version(environment: Mapping[str, str]) -> str | None:
+    """Return the version that the name of the running program or its folder has; None without one.
+
+    >>> named_version({_PROGRAM: "/k8s/1.37.0-linux-amd64/kube-apiserver"}), named_version({_PROGRAM: "/bin/etcd"})
+    ('1.37.0', None)
+    """
+    program = Path(environment.get(_PROGRAM, ""))
+    matches = (_NAMED.fullmatch(name) for name in (program.name, program.parent.name))
+    return next((match["version"] for match in matches if match), None)
 
 
 def write_assets(directory: Path) -> list[Path]:
@@ -32,7 +49,9 @@ def write_assets(directory: Path) -> list[Path]:
         for name, module in _PROGRAMS.items():
             script = directory / name
             script.unlink(missing_ok=True)
-            script.write_text(_SCRIPT.format(path=path, python=shlex.quote(sys.executable), module=module))
+            script.write_text(
+                _SCRIPT.format(variable=_PROGRAM, path=path, python=shlex.quote(sys.executable), module=module)
+            )
             script.chmod(0o755)
             paths.append(script)
         kubectl = shutil.which("kubectl")

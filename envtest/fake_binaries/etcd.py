@@ -57,7 +57,7 @@ def _directory(flags: Flags) -> Path:
 
 PROGRAM = FakeProgram(
     name="etcd",
-    version=f"etcd Version: {_VERSION}",
+    version=lambda: f"etcd Version: {_VERSION}",
     switches=_SWITCHES,
     options=_OPTIONS,
     serve=serve,

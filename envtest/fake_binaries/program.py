@@ -23,14 +23,14 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the name of the real program.
-        version: the output of ``--version``.
+        version: returns the output of ``--version``.
         switches: the flags without a value.
         options: the other flags that have an effect here.
         serve: starts the program and pushes its cleanup on the stack. Returns the message to print when it serves.
     """
 
     name: str
-    version: str
+    version: Callable[[], str]
     switches: frozenset[str]
     options: frozenset[str]
     serve: Callable[[Flags, AsyncExitStack], Awaitable[str]]
@@ -39,8 +39,7 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         """Run until SIGTERM. Returns the exit status."""
         words = sys.argv[1:] if arguments is None else arguments
         if "--version" in words:
-            print(f"{self.version}\n(stand-in of envtest)")
-            return 0
+            return self._print_version()
         if not _HELP.isdisjoint(words):
             print(self.help())
             return 0
@@ -49,6 +48,14 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
             return await self.serve(parse(words, switches=self.switches), stack)
 
         return run(begin, name=self.name, message_stream=sys.stderr)
+
+    def _print_version(self) -> int:
+        try:
+            print(f"{self.version()}\n(stand-in of envtest)")
+        except ConfigError as error:
+            print(f"error: {self.name}: {error}", file=sys.stderr)
+            return 1
+        return 0
 
     def help(self) -> str:
         """Return the output of ``--help``: one line for each flag, which Go's envtest looks for at the start of a line.

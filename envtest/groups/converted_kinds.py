@@ -49,6 +49,6 @@ class ConvertedKind:
         return _KINDS[self._kind][1](obj, api_version)
 
 
-def versions_of(typing: Typing, kind: str) -> ConvertedKind | None:
+def versions_of(typing: Typing, api_version: str, kind: str) -> ConvertedKind | None:
     """Return the served versions of a kind that has several; None for others."""
-    return ConvertedKind(typing, kind) if kind in _KINDS else None
+    return ConvertedKind(typing, kind) if kind in _KINDS and api_version in _KINDS[kind][0] else None

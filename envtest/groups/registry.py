@@ -18,9 +18,9 @@ from envtest.groups.autoscaling import defaulting as autoscaling_defaulting
 from envtest.groups.autoscaling import strategy as autoscaling_strategy
 from envtest.groups.batch import defaulting as batch_defaulting
 from envtest.groups.batch import strategy as batch_strategy
+from envtest.groups.certificates import defaulting as certificates_defaulting
 from envtest.groups.certificates import strategy as certificates_strategy
 from envtest.groups.common.defaulting import Defaults
-from envtest.groups.common.printing import DefaultPrinter
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.coordination import strategy as coordination_strategy
 from envtest.groups.core import defaulting as core_defaulting
@@ -42,6 +42,7 @@ from envtest.groups.scheduling import defaulting as scheduling_defaulting
 from envtest.groups.scheduling import strategy as scheduling_strategy
 from envtest.groups.storage import defaulting as storage_defaulting
 from envtest.groups.storage import strategy as storage_strategy
+from envtest.groups.storagemigration import strategy as storagemigration_strategy
 from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -65,23 +66,24 @@ class Catalogue(msgspec.Struct):
 
     def printer(self, row: ServedResourceRow) -> Printer:
         """Return the printer of a resource; scales have their own."""
-        return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row))
+        return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row), row.kubernetes)
 
 
 class LatePrinter(Printer):
     """The printer of a ``group/resource``; its module is imported when the first table is printed."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, version: str) -> None:
         self._key = key
+        self._version = version
 
     def __repr__(self) -> str:
         return f"<LatePrinter of {self._key}>"
 
     @cached_property
     def _printer(self) -> Printer:
-        from envtest.groups.printers import PRINTERS  # noqa: PLC0415 - most tests print no tables
+        from envtest.groups.printers import printer_of  # noqa: PLC0415 - most tests print no tables
 
-        return PRINTERS.get(self._key) or DefaultPrinter()
+        return printer_of(self._key, self._version)
 
     @property
     def columns(self) -> Sequence[TableColumn]:
@@ -120,6 +122,7 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
     **resource_strategy.STRATEGIES,
     **scheduling_strategy.STRATEGIES,
     **storage_strategy.STRATEGIES,
+    **storagemigration_strategy.STRATEGIES,
 }
 DEFAULTS: Mapping[str, Defaults] = {
     **admissionregistration_defaulting.DEFAULTS,
@@ -127,6 +130,7 @@ DEFAULTS: Mapping[str, Defaults] = {
     **apps_defaulting.DEFAULTS,
     **autoscaling_defaulting.DEFAULTS,
     **batch_defaulting.DEFAULTS,
+    **certificates_defaulting.DEFAULTS,
     **core_defaulting.DEFAULTS,
     **discovery_defaulting.DEFAULTS,
     **flowcontrol_defaulting.DEFAULTS,

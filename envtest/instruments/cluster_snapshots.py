@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from envtest.data.resources import rows
+from envtest.data.versions import DEFAULT, minor_of
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.apiserver.resources import ResourceInfo, group_version
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -14,6 +16,7 @@ from opsdk.engine.isolation import isolate
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError, SnapshotKind
 from opsdk.structured_merge.value import JsonObject
 
+_LOG = logging.getLogger("envtest.snapshots")
 _DEFINITION = "CustomResourceDefinition"
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _CREATED = "2026-01-01T00:00:00Z"
@@ -33,17 +36,26 @@ def service_range_of(snapshot: ClusterSnapshot) -> str:
     return f"{'.'.join(address.split('.')[:2])}.0.0/16" if address.count(".") == 3 else ""
 
 
-def load_cluster_snapshot(snapshot: ClusterSnapshot, *, history_limit: int = 10_000) -> MemoryStorage:
+def load_cluster_snapshot(
+    snapshot: ClusterSnapshot, *, history_limit: int = 10_000, kubernetes: str = DEFAULT
+) -> MemoryStorage:
     """Return a storage with the objects of a snapshot.
 
     Objects keep the fields that this version does not know. A kind that it does not know, and that no definition in the
     snapshot describes, is served as a custom resource without a schema.
     """
+    other = minor_of(snapshot.server_version)
+    if other and other != kubernetes:
+        _LOG.warning(
+            "the snapshot is of Kubernetes %s and this server serves %s:"
+            " kinds and fields that only %s has are kept and not validated",
+            other, kubernetes, other,
+        )  # fmt: skip
     isolated = isolate(snapshot)
     revision = max((_revision(obj) for obj in isolated.objects), default=1)
     revision = max(revision, _number(snapshot.resource_version))
     storage = MemoryStorage(revision=revision, history_limit=history_limit)
-    prefixes = _Prefixes(isolated)
+    prefixes = _Prefixes(isolated, kubernetes)
     for obj in (*isolated.objects, *prefixes.missing_definitions()):
         key, stored = prefixes.entry(obj)
         if not _revision(stored):
@@ -62,18 +74,18 @@ def _number(resource_version: str) -> int:
 
 
 @cache
-def _built_in() -> Mapping[str, ResourceInfo]:
+def _built_in(version: str) -> Mapping[str, ResourceInfo]:
     """Return the built-in resources by the bucket of their objects."""
-    resources = (row.info for row in rows() if not row.info.subresource)
+    resources = (row.info for row in rows(version) if not row.info.subresource)
     return {bucket_of(f"{info.group or 'core'}/{info.resource}/"): info for info in resources}
 
 
-def in_stored_version(key: str, obj: JsonObject) -> JsonObject:
+def in_stored_version(key: str, obj: JsonObject, version: str) -> JsonObject:
     """Return an object of a built-in kind in the version that is stored.
 
     Versions of a built-in kind differ in few fields. Unknown ones stay in the stored object.
     """
-    info = _built_in().get(bucket_of(f"{key}/"))
+    info = _built_in(version).get(bucket_of(f"{key}/"))
     if info is None or group_version(info.group, info.version) == obj["apiVersion"]:
         return obj
     return {**obj, "apiVersion": group_version(info.group, info.version)}
@@ -82,7 +94,8 @@ def in_stored_version(key: str, obj: JsonObject) -> JsonObject:
 class _Prefixes:
     """The storage keys of a snapshot's objects."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, version: str) -> None:
+        self._version = version
         self._kinds = {(kind.api_version, kind.kind): kind for kind in snapshot.kinds}
         self._defined = set(_defined(snapshot.objects))
 
@@ -94,12 +107,12 @@ class _Prefixes:
             if obj["kind"] != _DEFINITION:
                 raise SnapshotError(f"the snapshot has {obj['kind']} {name}, but not its kind: take it again")
             return f"{_DEFINITIONS}/{name}", obj
-        return f"{kind.bucket}/{name}", in_stored_version(kind.bucket, obj)
+        return f"{kind.bucket}/{name}", in_stored_version(kind.bucket, obj, self._version)
 
     def missing_definitions(self) -> Iterator[JsonObject]:
         """Yield definitions for kinds that neither this version nor the snapshot defines."""
         for kind in self._kinds.values():
-            if kind.bucket not in _built_in() and (kind.group, kind.plural) not in self._defined:
+            if kind.bucket not in _built_in(self._version) and (kind.group, kind.plural) not in self._defined:
                 yield _definition_without_schema(kind)
 
 

@@ -42,7 +42,7 @@ async def place(plane: ControlPlane, key: str, current: JsonObject | None, obj: 
             current = None
         if obj is None:
             return
-        stored = in_stored_version(key, obj)
+        stored = in_stored_version(key, obj, plane.kubernetes)
         if current is None:
             storage.create_now(key, stored)
         else:

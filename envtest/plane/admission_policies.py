@@ -23,14 +23,18 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def install(core: CoreServer, hooks: HookPorts) -> None:
-    """Add both plugins to the chain; they match requests as webhooks do."""
+    """Add the plugins of the served kinds to the chain; they match requests as webhooks do.
+
+    Kubernetes 1.35 serves no MutatingAdmissionPolicy by default.
+    """
     ports = PolicyDependencies(
         equivalents=hooks.equivalents,
         namespace=hooks.namespace,
         params=ParamKinds(core),
         authorizer=core.authorizer,
     )
-    core.admission.add("MutatingAdmissionPolicy", MutatingPolicies(_configured(core, "mutating"), ports))
+    if f"{GROUP}/mutatingadmissionpolicies" in core.stores:
+        core.admission.add("MutatingAdmissionPolicy", MutatingPolicies(_configured(core, "mutating"), ports))
     core.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(core, "validating"), ports))
 
 

@@ -39,6 +39,7 @@ _GROUPS: Final = {
     "discovery.k8s.io": 16200,
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
+    "storagemigration.k8s.io": 15800,
 }
 """Group priorities in discovery, as in kube-apiserver."""
 _RANKS: Final = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21}

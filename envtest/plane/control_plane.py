@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Network
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -14,14 +15,17 @@ from envtest.admission import plugins
 from envtest.core_server import CoreServer
 from envtest.data.messages import write_protobuf
 from envtest.data.resources import ServedResourceRow, rows
-from envtest.data.schemas import types
+from envtest.data.schemas import Types
+from envtest.data.versions import DEFAULT, VERSIONS
 from envtest.extensions.custom_resource import CustomModel
 from envtest.extensions.custom_resource_definition import DEFINITIONS, DefinitionStrategy
 from envtest.extensions.custom_resource_definition import defaults as definition_defaults
 from envtest.extensions.openapi import published
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.admissionregistration.rest import GUARDED, PolicyStore
+from envtest.groups.authentication.rest import GROUP as AUTHENTICATION
 from envtest.groups.authentication.rest import SelfSubjectReviews, TokenReviews
+from envtest.groups.authorization.rest import GROUP as AUTHORIZATION
 from envtest.groups.authorization.rest import AccessReviews, RulesReviews, review_subject, self_subject
 from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
@@ -47,7 +51,6 @@ from envtest.groups.rbac.rest import GROUP as RBAC
 from envtest.groups.rbac.rest import GuardedStore
 from envtest.groups.registry import catalogue
 from envtest.groups.resource.rest import CLAIMS, ClaimStore
-from envtest.groups.resource.rest import GROUP as DEVICES
 from envtest.plane import admission_policies, admission_webhooks
 from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.aggregation import aggregate, register
@@ -86,29 +89,36 @@ _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
 }
 """Kinds with a served version that differs from the storage version."""
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.2",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "go1.26",
-    "compiler": "gc",
-    "platform": "linux/amd64",
-}
-"""The body of ``/version``; clients derive supported features from it."""
+
+def version_info(kubernetes: str) -> dict[str, str]:
+    """Return the body of ``/version``; clients derive supported features from it."""
+    version = VERSIONS[kubernetes]
+    minor = str(version.minor)
+    return {
+        "major": "1",
+        "minor": minor,
+        "emulationMajor": "1",
+        "emulationMinor": minor,
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(version.minor - 1),
+        "gitVersion": version.git_version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": version.build_date,
+        "goVersion": version.go_version,
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }
 
 
 class TableSchemas:
-    """The OpenAPI schemas of the built-in kinds."""
+    """The OpenAPI schemas of a version's built-in kinds."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
 
     def schema(self, name: str) -> JsonObject | None:
-        return types().schema(name)
+        return self._types.schema(name)
 
     def name_of(self, served: InstalledResource) -> str | None:
         return served.model.name if isinstance(served.model, TypedModel) else None
@@ -165,6 +175,7 @@ class ControlPlane:
     """One API server with its objects.
 
     Attributes:
+        kubernetes: the version of Kubernetes that the server serves, such as ``1.36``.
         storage: the storage of all objects.
         stores: the registries of the built-in resources by ``group/resource``.
         core: the server of the built-in resources.
@@ -181,11 +192,13 @@ class ControlPlane:
         choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
         compaction_interval: float = INTERVAL,
+        kubernetes: str = DEFAULT,
     ) -> None:
+        self.kubernetes = kubernetes
         self._service_range = service_range
         self.storage: LocalStorage = storage or MemoryStorage()
         self.access = Authenticators(access or AccessOptions(), self.storage)
-        self.typing = generated_typing()
+        self.typing = generated_typing(kubernetes)
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, LocalStore] = {}
         self.responders = Responders()
@@ -198,6 +211,7 @@ class ControlPlane:
             resources=ResourceServer(late, admission),
             admission=admission,
             authorizer=self.access.authorizer,
+            git_version=VERSIONS[kubernetes].git_version,
         )
         self._install_all()
         self.extensions = late.target = self._extensions()
@@ -217,7 +231,7 @@ class ControlPlane:
             authenticators=self.access.authenticators,
             authorizer=self.access.observed,
             anonymous=self.access.anonymous,
-            protobuf=write_protobuf,
+            protobuf=partial(write_protobuf, version=kubernetes),
         )
         self.flows = FlowControl(self.storage)
         self.server.filters.insert_after("impersonate", NamedFilter("priority-and-fairness", self.flows))
@@ -286,15 +300,19 @@ class ControlPlane:
         self.storage.close()
 
     def _well_known(self, server: Server) -> NonResourceRoutes:
+        version = version_info(self.kubernetes)
         openapi = OpenApi(
-            server.groups, [TableSchemas(), CustomSchemas()], title="Kubernetes", version=VERSION["gitVersion"]
+            server.groups,
+            [TableSchemas(self.typing.types), CustomSchemas()],
+            title="Kubernetes",
+            version=version["gitVersion"],
         )
-        metrics = Metrics(self.stores, VERSION, CHECKS)
+        metrics = Metrics(self.stores, version, CHECKS)
         server.hooks.append(metrics)
         pages = {**self.access.pages(), **metrics.pages()}
         return NonResourceRoutes(
             server.groups,
-            version=VERSION,
+            version=version,
             openapi=openapi,
             checks=CHECKS,
             pages=pages,
@@ -304,7 +322,7 @@ class ControlPlane:
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:
         """Install every built-in resource, its subresources, and the reviews."""
-        table = rows()
+        table = rows(self.kubernetes)
         with_status = {(r.info.group, r.info.resource) for r in table if r.info.subresource == "status"}
         for row in table:
             if not row.info.subresource and "list" in row.verbs and "create" in row.verbs:
@@ -317,16 +335,18 @@ class ControlPlane:
                 authorizer = self.access.authorizer
                 resolver = authorizer if isinstance(authorizer, RuleResolver) else None
                 reviews: dict[str, object] = {
-                    "componentstatuses": self.components,
-                    "bindings": BindingStore(self.stores["/pods"]),
-                    "selfsubjectreviews": SelfSubjectReviews(),
-                    "tokenreviews": TokenReviews(self.access.bearer),
-                    "subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
-                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=review_subject, local=True),
-                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
-                    "selfsubjectrulesreviews": RulesReviews(resolver),
+                    "/componentstatuses": self.components,
+                    "/bindings": BindingStore(self.stores["/pods"]),
+                    f"{AUTHENTICATION}/selfsubjectreviews": SelfSubjectReviews(),
+                    f"{AUTHENTICATION}/tokenreviews": TokenReviews(self.access.bearer),
+                    f"{AUTHORIZATION}/subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
+                    f"{AUTHORIZATION}/localsubjectaccessreviews": AccessReviews(
+                        authorizer, subject=review_subject, local=True
+                    ),
+                    f"{AUTHORIZATION}/selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
+                    f"{AUTHORIZATION}/selfsubjectrulesreviews": RulesReviews(resolver),
                 }
-                storage = reviews.get(row.info.resource)
+                storage = reviews.get(f"{row.info.group}/{row.info.resource}")
                 if storage is not None:
                     self.core.resources.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
@@ -344,7 +364,7 @@ class ControlPlane:
 
     def _model(self, row: ServedResourceRow, defaults: Defaults | None = None) -> TypedModel:
         info = row.info
-        name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
+        name = self.typing.types.name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
         model_class = _MODELS.get((info.group, info.version, info.kind), TypedModel)
@@ -354,11 +374,12 @@ class ControlPlane:
     def _install_main(self, row: ServedResourceRow, *, has_status: bool) -> None:
         """Install a stored resource with the store of its kind."""
         strategy = self.catalogue.strategy(row, has_status=has_status)
-        prefix = EVENTS if row.info.kind == "Event" else ""
+        key = f"{row.info.group}/{row.info.resource}"
+        prefix = EVENTS if key in ("/events", "events.k8s.io/events") else ""
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
             store: LocalStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
-        elif row.info.resource in GUARDED:
+        elif key in GUARDED:
             store = PolicyStore(
                 self.storage,
                 row.info,
@@ -367,12 +388,12 @@ class ControlPlane:
                 resolve=admission_policies.ParamKinds(self.core).resource,
                 stores=self.stores,
             )
-        elif row.info.group == DEVICES and row.info.resource in CLAIMS:
+        elif key in CLAIMS:
             store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
         else:
             store = LocalStore(self.storage, row.info, strategy, prefix=prefix)
-        self.stores[f"{row.info.group}/{row.info.resource}"] = store
-        versions = versions_of(self.typing, row.info.kind)
+        self.stores[key] = store
+        versions = versions_of(self.typing, row.info.api_version, row.info.kind)
         self.core.resources.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: ServedResourceRow) -> None:
@@ -418,7 +439,7 @@ class ControlPlane:
     @staticmethod
     def _part(row: ServedResourceRow, store: LocalStore, main: ResourceInfo) -> UpdateStore | None:
         """Return the store of a subresource that changes one part of the object."""
-        whole = ServedResourceRow(main, ())
+        whole = ServedResourceRow(main, (), row.kubernetes)
         match row.info.subresource:
             case "status" if isinstance(store.strategy, SigningRequestStrategy):
                 return StatusStore(store, SignatureStrategy(store.strategy))

@@ -30,6 +30,11 @@ _TEMPLATES = pytest.StashKey[Any]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options for all tests of a project."""
+    parser.getgroup("envtest").addoption(
+        "--kubernetes",
+        metavar="VERSION",
+        help="the version of Kubernetes that the tests' API servers serve, such as 1.36",
+    )
     parser.addini("k8s_crd_paths", "files and directories with CustomResourceDefinitions for every test", type="paths")
     parser.addini("k8s_controllers", "which simulated controllers run in every test", default="none")
     parser.addini("k8s_report_requests", "how many requests a failed test shows", default="20")
@@ -85,6 +90,8 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     from envtest.external import clusters  # noqa: PLC0415 - every run of pytest loads this module: it must be light
 
     options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
+    if request.config.getoption("--kubernetes"):
+        options["kubernetes"] = request.config.getoption("--kubernetes")
     for mark in reversed(list(request.node.iter_markers("k8s"))):
         options |= mark.kwargs
     paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]

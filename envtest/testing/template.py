@@ -15,8 +15,8 @@ from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
 from opsdk.testing.loop import VirtualLoop
 
-_INSTALLED = ("crds", "crd_paths", "service_range")
-"""The options that create objects."""
+_INSTALLED = ("crds", "crd_paths", "service_range", "kubernetes")
+"""The options that decide which objects there are at the start."""
 _FOR_PLUGIN = ("faults", "seed")
 
 
@@ -34,8 +34,7 @@ class Templates:
         """Return a new environment that is not started, with the objects of the options."""
         installed = {name: options[name] for name in _INSTALLED if options.get(name)}
         rest = {k: v for k, v in options.items() if k not in (*_INSTALLED, *_FOR_PLUGIN)}
-        if "service_range" in installed:
-            rest["service_range"] = installed["service_range"]
+        rest |= {name: installed[name] for name in ("service_range", "kubernetes") if name in installed}
         key = _key(installed)
         snapshot = self._snapshots.get(key)
         if snapshot is None:

@@ -49,6 +49,8 @@ BUILT_IN: dict[GroupVersionKind, str] = {
     GroupVersionKind('batch', 'v1', 'CronJob'): 'opsdk.api.batch.v1:CronJob',
     GroupVersionKind('batch', 'v1', 'Job'): 'opsdk.api.batch.v1:Job',
     GroupVersionKind('certificates.k8s.io', 'v1', 'CertificateSigningRequest'): 'opsdk.api.certificates.v1:CertificateSigningRequest',
+    GroupVersionKind('certificates.k8s.io', 'v1', 'ClusterTrustBundle'): 'opsdk.api.certificates.v1:ClusterTrustBundle',
+    GroupVersionKind('certificates.k8s.io', 'v1', 'PodCertificateRequest'): 'opsdk.api.certificates.v1:PodCertificateRequest',
     GroupVersionKind('coordination.k8s.io', 'v1', 'Lease'): 'opsdk.api.coordination.v1:Lease',
     GroupVersionKind('discovery.k8s.io', 'v1', 'EndpointSlice'): 'opsdk.api.discovery.v1:EndpointSlice',
     GroupVersionKind('events.k8s.io', 'v1', 'Event'): 'opsdk.api.events.v1:Event',
@@ -67,6 +69,7 @@ BUILT_IN: dict[GroupVersionKind, str] = {
     GroupVersionKind('rbac.authorization.k8s.io', 'v1', 'Role'): 'opsdk.api.rbac.v1:Role',
     GroupVersionKind('rbac.authorization.k8s.io', 'v1', 'RoleBinding'): 'opsdk.api.rbac.v1:RoleBinding',
     GroupVersionKind('resource.k8s.io', 'v1', 'DeviceClass'): 'opsdk.api.resource.v1:DeviceClass',
+    GroupVersionKind('resource.k8s.io', 'v1', 'DeviceTaintRule'): 'opsdk.api.resource.v1:DeviceTaintRule',
     GroupVersionKind('resource.k8s.io', 'v1', 'ResourceClaim'): 'opsdk.api.resource.v1:ResourceClaim',
     GroupVersionKind('resource.k8s.io', 'v1', 'ResourceClaimTemplate'): 'opsdk.api.resource.v1:ResourceClaimTemplate',
     GroupVersionKind('resource.k8s.io', 'v1', 'ResourceSlice'): 'opsdk.api.resource.v1:ResourceSlice',
@@ -77,4 +80,5 @@ BUILT_IN: dict[GroupVersionKind, str] = {
     GroupVersionKind('storage.k8s.io', 'v1', 'StorageClass'): 'opsdk.api.storage.v1:StorageClass',
     GroupVersionKind('storage.k8s.io', 'v1', 'VolumeAttachment'): 'opsdk.api.storage.v1:VolumeAttachment',
     GroupVersionKind('storage.k8s.io', 'v1', 'VolumeAttributesClass'): 'opsdk.api.storage.v1:VolumeAttributesClass',
+    GroupVersionKind('storagemigration.k8s.io', 'v1', 'StorageVersionMigration'): 'opsdk.api.storagemigration.v1:StorageVersionMigration',
 }

@@ -13,7 +13,7 @@ import pytest
 from server_caller import Caller
 
 from envtest import Environment
-from envtest.data.messages import READER, message_for, write_protobuf
+from envtest.data.messages import message_for, reader, write_protobuf
 from opsdk.apiserver.serializer.protobuf import ProtobufField, ProtobufReader, envelope
 from opsdk.structured_merge.value import JsonObject
 
@@ -110,9 +110,9 @@ def test_bodies_are_written_as_they_were(record: JsonObject) -> None:
         unknown = envelope(base64.b64decode(entry["protobuf"]))
         if unknown.kind.endswith("Options"):
             continue
-        tree = READER.read(unknown.raw, message_for(unknown.api_version, unknown.kind))
+        tree = reader().read(unknown.raw, message_for(unknown.api_version, unknown.kind))
         again = envelope(write_protobuf({"apiVersion": unknown.api_version, "kind": unknown.kind, **tree}))
-        result = READER.read(again.raw, message_for(again.api_version, again.kind))
+        result = reader().read(again.raw, message_for(again.api_version, again.kind))
         assert not [*missing(tree, result), *missing(result, tree)]
         written += 1
     assert written > 80
@@ -195,7 +195,7 @@ def framed(body: bytes) -> Iterator[tuple[str, JsonObject]]:
         event, body = FRAMES.read(body[4 : 4 + size], "event"), body[4 + size :]
         unknown = envelope(base64.b64decode(event["object"]["raw"]))
         message = message_for(unknown.api_version, unknown.kind)
-        yield event["type"], {"kind": unknown.kind, **READER.read(unknown.raw, message)}
+        yield event["type"], {"kind": unknown.kind, **reader().read(unknown.raw, message)}
 
 
 async def test_forms_of_watching_are_served(record: JsonObject) -> None:

@@ -21,7 +21,7 @@ def changed(root: Path, texts: Outputs) -> list[str]:
 
 def obsolete(root: Path, texts: Outputs) -> list[str]:
     """The generated files of the repository that are not among all `texts`, sorted."""
-    tables = (root / TABLES).glob("*.txt")
+    tables = (root / TABLES).rglob("*.txt")
     modules = (path for path in (root / KINDS).rglob("*.py") if MARK in path.read_text()[:1000])
     paths = {path.relative_to(root).as_posix() for path in (*tables, *modules)}
     return sorted(paths - set(texts))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from envtest.data.table import without_header
 from tools.generate.alerts import PAGE as ALERTS
 from tools.generate.alerts import read_matrix, render_alerts
 from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
@@ -18,6 +19,7 @@ from tools.generate.header import Provenance
 from tools.generate.kinds import render_kinds
 from tools.generate.messages import render_messages
 from tools.generate.openapi import OpenApi
+from tools.generate.overlay import Overlay, documents
 from tools.generate.public_api import LIST as PUBLIC_API
 from tools.generate.public_api import read_products, render_public_api
 from tools.generate.rbac import render_rbac
@@ -26,6 +28,8 @@ from tools.generate.reference import render_reference
 from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
 from tools.generate.trace_diagram import render_trace_diagram
+from tools.generate.typed_kinds import TypedKinds, with_new_kinds
+from tools.generate.versions import inputs_of, tables_of
 
 TABLES = "envtest/data"
 CHILDREN = "opsdk/children/data/types.txt"
@@ -64,26 +68,49 @@ def outputs_of_facts(facts: Facts) -> Outputs:
     return {_table("rbac"): _provenance("rbac", [POLICY], facts.versions[POLICY]).header() + render_rbac(facts.policy)}
 
 
-def outputs(openapi: OpenApi, facts: Facts) -> Outputs:
-    """Every generated file."""
+def tables(openapi: OpenApi, facts: Facts) -> dict[str, str]:
+    """Return the tables of a version of Kubernetes by name."""
     schemas = openapi.schemas.content["components"]["schemas"]
     rows = list(resource_rows(openapi.discovery.content))
     named = openapi.schemas.name, openapi.discovery.name, openapi.protobuf.name
-    tables = {
+    made = {
         "schemas": ([named[0]], openapi.version, render_schemas(schemas)),
         "resources": ([named[1]], openapi.discovery.version, render_resources(openapi.discovery.content)),
         "messages": ([named[2]], openapi.protobuf.version, render_messages(openapi.protobuf.content)),
         "fields": ([STRUCTS, named[0]], facts.versions[STRUCTS], render_fields(schemas, facts.packages)),
         "columns": ([COLUMNS, named[1]], facts.versions[COLUMNS], render_columns(facts.columns, rows)),
     }
-    texts = {
-        _table(name): _provenance(name, sources, version).header() + text
-        for name, (sources, version, text) in tables.items()
+    return {
+        name: _provenance(name, sources, version).header() + text for name, (sources, version, text) in made.items()
     }
+
+
+def outputs_of_version(base: Mapping[str, str], openapi: OpenApi, facts: Facts, overlay: Overlay) -> Outputs:
+    """Return the tables of another version, as differences from those of the default version."""
+    made = tables_of(tables(*inputs_of(openapi, facts, overlay)), base, overlay)
+    return {_table(f"v{overlay.minor}/{name}"): text for name, text in made.items()}
+
+
+def _with_kinds_of(typed: TypedKinds, openapi: OpenApi) -> TypedKinds:
+    schemas = openapi.schemas.content["components"]["schemas"]
+    return with_new_kinds(typed, TypedKinds(schemas, list(resource_rows(openapi.discovery.content))))
+
+
+def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) -> Outputs:
+    """Every generated file."""
+    schemas = openapi.schemas.content["components"]["schemas"]
+    rows = list(resource_rows(openapi.discovery.content))
+    named = openapi.schemas.name, openapi.discovery.name
+    made = tables(openapi, facts)
+    texts = {_table(name): text for name, text in made.items()}
+    typed = TypedKinds(schemas, rows)
+    for overlay in overlays:
+        texts |= outputs_of_version(made, openapi, facts, overlay)
+        typed = _with_kinds_of(typed, documents(openapi, overlay))
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
-    children += render_children(schemas, rows, tables["fields"][2])
+    children += render_children(schemas, rows, without_header(made["fields"]))
     texts[CHILDREN] = children
-    kinds = render_kinds(schemas, rows, _provenance("kinds", [named[0], named[1]], openapi.version))
+    kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [named[0], named[1]], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 
 

@@ -41,6 +41,23 @@ def type_lines(name: str, schema: Schema) -> Iterator[str]:
         yield " ".join([f"  {field}", type_text(inner), *marks(inner, required=field in required)])
 
 
+def references(part: Any) -> Iterator[str]:
+    """Yield the names of the types that a schema refers to.
+
+    >>> list(references({"items": {"$ref": "#/components/schemas/a.B"}}))
+    ['a.B']
+    """
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key == "$ref" and isinstance(value, str):
+                yield value.rpartition("/")[2]
+            else:
+                yield from references(value)
+    elif isinstance(part, list):
+        for item in part:
+            yield from references(item)
+
+
 def type_text(schema: Schema) -> str:
     """A schema as a type expression.
 

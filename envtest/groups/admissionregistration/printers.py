@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import UNSET, Cells, age, kind_printers, name_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import UNSET, Cells, KindPrinter, age, kind_printers, name_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -50,7 +49,7 @@ def _webhooks(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "admissionregistration.k8s.io/validatingwebhookconfigurations": _webhooks,
         "admissionregistration.k8s.io/mutatingwebhookconfigurations": _webhooks,

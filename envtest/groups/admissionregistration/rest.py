@@ -21,12 +21,13 @@ from opsdk.structured_merge.value import JsonObject
 GROUP = "admissionregistration.k8s.io"
 GUARDED = frozenset(
     {
-        "mutatingadmissionpolicies",
-        "mutatingadmissionpolicybindings",
-        "validatingadmissionpolicies",
-        "validatingadmissionpolicybindings",
+        f"{GROUP}/mutatingadmissionpolicies",
+        f"{GROUP}/mutatingadmissionpolicybindings",
+        f"{GROUP}/validatingadmissionpolicies",
+        f"{GROUP}/validatingadmissionpolicybindings",
     }
 )
+"""Resources of a `PolicyStore`."""
 Resolve = Callable[[str, str], str | None]
 """Returns the resource of an apiVersion and a kind; None if it is not served."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, condition_of, kind_printers, name_of, spec_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, condition_of, kind_printers, name_of, spec_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -22,7 +21,7 @@ def _api_service(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), where, word, age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "apiregistration.k8s.io/apiservices": _api_service,
     }

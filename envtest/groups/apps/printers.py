@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from envtest.groups.common.printing import (
     NOTHING,
+    KindPrinter,
     age,
     images,
     kind_printers,
@@ -19,7 +20,6 @@ from envtest.groups.common.printing import (
     status_of,
 )
 from envtest.groups.core.printers import replica_set
-from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -63,7 +63,7 @@ def _revision(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), text, obj.get("revision", 0), age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "apps/deployments": _deployment,
         "apps/replicasets": replica_set,

@@ -14,6 +14,8 @@ from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import UnauthorizedError
 from opsdk.structured_merge.value import JsonObject
 
+GROUP = "authentication.k8s.io"
+
 
 def user_info(user: User) -> JsonObject:
     """Return a user as ``userInfo`` of a review."""

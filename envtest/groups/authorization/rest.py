@@ -17,7 +17,7 @@ from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
-_GROUP = "authorization.k8s.io"
+GROUP = "authorization.k8s.io"
 _INVALID = "FieldValueInvalid"
 _MINE = ("managedFields",)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
@@ -55,7 +55,7 @@ class AccessReviews:
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
         if causes:
-            raise api_errors.invalid("", _GROUP, "", causes)
+            raise api_errors.invalid("", GROUP, "", causes)
         await validate(obj, None)
         decision = await self._authorizer.authorize(attributes(self._subject(context, spec), spec))
         status: JsonObject = {"allowed": decision.allowed}

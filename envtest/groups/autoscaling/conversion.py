@@ -236,4 +236,4 @@ class OldAutoscalerModel(TypedModel):
         return converted
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        return dict(arranger(self.name)(to_old(obj)))
+        return dict(arranger(self.name, self._typing.types.version)(to_old(obj)))

@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envtest.groups.autoscaling.conversion import to_new
-from envtest.groups.common.printing import NOTHING, UNKNOWN, UNSET, age, kind_printers, name_of, spec_of, status_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import (
+    NOTHING,
+    UNKNOWN,
+    UNSET,
+    KindPrinter,
+    age,
+    kind_printers,
+    name_of,
+    spec_of,
+    status_of,
+)
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SOURCES = {
@@ -74,7 +83,7 @@ def _scale(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "autoscaling/horizontalpodautoscalers": _autoscaler,
         "/scale": _scale,

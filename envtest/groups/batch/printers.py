@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from envtest.groups.common.printing import (
     NOTHING,
+    KindPrinter,
     age,
     human_duration,
     images,
@@ -22,7 +23,6 @@ from envtest.groups.common.printing import (
     status_of,
     yes,
 )
-from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JOB_WORDS = (
@@ -84,7 +84,7 @@ def _cron_job(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "batch/jobs": _job,
         "batch/cronjobs": _cron_job,

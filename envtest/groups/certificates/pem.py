@@ -34,8 +34,32 @@ def request_organizations(text: str) -> Sequence[str]:
 
 
 def certificate_problem(text: str) -> str:
-    """Return why a PEM certificate is invalid; empty if it is valid."""
-    blocks = _blocks(text)
+    """Return why PEM certificates in base64 are invalid; empty if they are valid."""
+    return _problem(_blocks(text))
+
+
+def trust_bundle_problem(text: str) -> str:
+    """Return why the PEM certificates of a trust bundle are invalid; empty if they are valid."""
+    blocks = list(pem_blocks(text.encode()))
+    problem = _problem(blocks)
+    if problem:
+        return problem
+    if len({content for _, content, _ in blocks}) < len(blocks):
+        return "trust bundle contains duplicate certificates"
+    return "" if all(map(_is_authority, blocks)) else "CA bit must be set in basic constraints"
+
+
+def _is_authority(block: PemBlock) -> bool:
+    from cryptography import x509  # noqa: PLC0415 - few tests use certificates
+
+    certificate = x509.load_pem_x509_certificate(block[2])
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _problem(blocks: Sequence[PemBlock]) -> str:
     for kind, content, whole in blocks:
         if kind != _CERTIFICATE:
             return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from envtest.data.resources import ServedResourceRow
+from envtest.groups.certificates import trust
 from envtest.groups.certificates.validation import CERTIFICATE, validate_decisions, validate_signing_request
-from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
+from envtest.groups.common.strategy import GeneratedStrategy, KindRules, StrategyFactory, ruled
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
@@ -28,7 +29,7 @@ class SigningRequestStrategy(GeneratedStrategy):
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
-        self.selectable = {"spec.signerName": lambda obj: str((obj.get("spec") or {}).get("signerName", ""))}
+        self.selectable = {trust.SIGNER: trust.signer_of}
 
     @property
     def reset_fields(self) -> Sequence[str]:
@@ -127,5 +128,23 @@ class ApprovalStrategy(StatusStrategy):
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "certificates.k8s.io/certificatesigningrequests": SigningRequestStrategy,
+    "certificates.k8s.io/clustertrustbundles": ruled(
+        KindRules(
+            new=trust.validate_bundle,
+            changed=trust.validate_bundle_update,
+            name=trust.bundle_name,
+            selectable={trust.SIGNER: trust.signer_of},
+        )
+    ),
+    "certificates.k8s.io/podcertificaterequests": ruled(
+        KindRules(
+            new=trust.validate_pod_request,
+            changed=trust.validate_pod_request_update,
+            selectable={
+                trust.SIGNER: trust.signer_of,
+                "spec.nodeName": lambda obj: str((obj.get("spec") or {}).get("nodeName", "")),
+            },
+        )
+    ),
 }
 """By ``group/resource``."""

@@ -72,15 +72,15 @@ def _request(spec: JsonObject) -> Iterator[Cause]:
         text = "the legacy signerName is not allowed via this API version"
         yield api_errors.invalid_value("spec.signerName", signer, text)
     else:
-        yield from _signer(signer, "spec.signerName")
+        yield from signer_name(signer, "spec.signerName")
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < 600:
         text = "may not specify a duration less than 600 seconds (10 minutes)"
         yield api_errors.invalid_value("spec.expirationSeconds", seconds, text)
 
 
-def _signer(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a signer's name: a domain and a path."""
+def signer_name(name: str, path: str) -> Iterator[Cause]:
+    """Validate the name of a signer: a domain and a path."""
     if not name:
         yield api_errors.required(path)
         return

@@ -7,8 +7,9 @@ from typing import Self
 
 from envtest.codec.decode_context import DecodeContext
 from envtest.codec.decoder import Decoders
-from envtest.data.messages import READER, message_of
+from envtest.data.messages import message_of, reader
 from envtest.data.schemas import Types, types
+from envtest.data.versions import DEFAULT
 from envtest.groups.common.defaulting import Defaults
 from envtest.groups.common.printing import DefaultPrinter
 from opsdk.apiserver.resources import DecodedBody, Printer
@@ -46,9 +47,9 @@ class Typing:
 
 
 @cache
-def generated_typing() -> Typing:
-    """Return the typing of the generated schemas: compiled once in a process, for all its servers."""
-    return Typing(types())
+def generated_typing(version: str = DEFAULT) -> Typing:
+    """Return the typing of a version's schemas: compiled once in a process, for all its servers."""
+    return Typing(types(version))
 
 
 class TypedModel:
@@ -101,7 +102,7 @@ class TypedModel:
         unknown = envelope(body)
         options = unknown.kind == "DeleteOptions"
         name = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions" if options else self.name
-        tree = READER.read(unknown.raw, message_of(name))
+        tree = reader(self._typing.types.version).read(unknown.raw, message_of(name))
         return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls

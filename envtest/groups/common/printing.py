@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from envtest.data.columns import CREATED, NAME, columns_of
+from envtest.data.versions import DEFAULT
 from envtest.groups.common.label_selectors import selector_text
 from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -132,22 +133,36 @@ class KindPrinter(Printer):
     Args:
         conditions: returns the conditions of a row, such as Completed.
         order: the sort key of lists; None keeps their order.
+        version: the version of Kubernetes that has these columns.
     """
 
     def __init__(
-        self, key: str, cells: Cells, *, conditions: RowConditions | None = None, order: Order | None = None
+        self,
+        key: str,
+        cells: Cells,
+        *,
+        conditions: RowConditions | None = None,
+        order: Order | None = None,
+        version: str = DEFAULT,
     ) -> None:
         self._key = key
         self._cells = cells
         self._conditions = conditions
         self._order = order
+        self._version = version
+
+    def in_version(self, version: str) -> KindPrinter:
+        """Return the printer of the kind in a version of Kubernetes."""
+        if version == self._version:
+            return self
+        return KindPrinter(self._key, self._cells, conditions=self._conditions, order=self._order, version=version)
 
     def __repr__(self) -> str:
         return f"<KindPrinter of {self._key}>"
 
     @property
     def columns(self) -> Sequence[TableColumn]:
-        return columns_of(self._key)
+        return columns_of(self._key, self._version)
 
     def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
         return () if self._conditions is None else self._conditions(obj)
@@ -178,6 +193,6 @@ def load_balancers(obj: JsonObject) -> list[str]:
     return sorted({str(i.get("ip") or i.get("hostname")) for i in ingress if i.get("ip") or i.get("hostname")})
 
 
-def kind_printers(cells: Mapping[str, Cells]) -> dict[str, Printer]:
+def kind_printers(cells: Mapping[str, Cells]) -> dict[str, KindPrinter]:
     """Return printers, by ``group/resource``, for functions that return cells."""
     return {key: KindPrinter(key, fill) for key, fill in cells.items()}

@@ -12,8 +12,11 @@ from functools import partial
 import msgspec
 
 from envtest.codec.field_order import Arrange, arranger
+from envtest.codec.gated_fields import gated_type
 from envtest.data.resources import ServedResourceRow
 from envtest.data.schemas import types
+from envtest.data.versions import DEFAULT
+from envtest.groups.common.kind_traits import traits_of
 from envtest.groups.common.pod_spec import drop_disabled
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
@@ -23,88 +26,44 @@ from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import ApiError, Cause
 from opsdk.structured_merge.value import JsonObject
 
-_GENERATION = frozenset(
-    {
-        "cronjobs", "customresourcedefinitions", "daemonsets", "deployments", "flowschemas",
-        "ingresses", "ingressclasses", "jobs", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-        "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets", "pods", "priorityclasses",
-        "prioritylevelconfigurations", "replicasets", "replicationcontrollers", "statefulsets",
-        "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-        "endpointslices", "podtemplates", "deviceclasses", "resourceslices",
-    }
-)  # fmt: skip
-_RETURNS_DELETED = frozenset(
-    {
-        "pods", "services", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "namespaces",
-        "resourcequotas", "podtemplates", "storageclasses", "csidrivers", "csinodes", "csistoragecapacities",
-        "volumeattachments", "resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses",
-    }
-)  # fmt: skip
-_CREATE_ON_UPDATE = frozenset(
-    {
-        "leases", "endpoints", "events", "limitranges", "services", "runtimeclasses", "roles", "rolebindings",
-        "clusterroles", "clusterrolebindings",
-    }
-)  # fmt: skip
-_VERSION_REQUIRED = frozenset(
-    {
-        "customresourcedefinitions", "leases", "poddisruptionbudgets", "mutatingwebhookconfigurations",
-        "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-        "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "apiservices", "runtimeclasses", "csidrivers",
-        "csinodes", "csistoragecapacities", "volumeattachments",
-    }
-)  # fmt: skip
-_TEMPLATES: Mapping[str, Sequence[str]] = {
-    "podtemplates": ("template", "spec"),
-    "cronjobs": ("spec", "jobTemplate", "spec", "template", "spec"),
-    **dict.fromkeys(
-        ("deployments", "replicasets", "replicationcontrollers", "statefulsets", "daemonsets", "jobs"),
-        ("spec", "template", "spec"),
-    ),
-}
-"""The path to a pod spec, by kind."""
-_STATUS_ALONE = frozenset(
-    {
-        "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies",
-        "volumeattachments",
-    }
-)  # fmt: skip
-"""Kinds whose metadata does not change with a status update."""
-_PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
-
 
 class GeneratedStrategy(HasStatusRules):
     """A strategy that is driven by the generated tables."""
 
     def __init__(self, row: ServedResourceRow, *, has_status: bool) -> None:
-        resource = row.info.resource
+        traits = traits_of(row.info.group, row.info.resource)
         self.info = row.info
         self.namespaced = row.info.namespaced
         self.has_status = has_status
-        self.has_generation = resource in _GENERATION
-        self.returns_deleted = resource in _RETURNS_DELETED
-        self.allow_create_on_update = resource in _CREATE_ON_UPDATE
-        self.allow_unconditional_update = resource not in _VERSION_REQUIRED
+        self.has_generation = traits.has_generation
+        self.returns_deleted = traits.returns_deleted
+        self.allow_create_on_update = traits.create_on_update
+        self.allow_unconditional_update = not traits.version_required
         self.selectable: Mapping[str, FieldGetter] = {}
-        if resource in _STATUS_ALONE:
+        if traits.status_alone:
             self.status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
-        self._template = _TEMPLATES.get(resource, ())
+        self._template = traits.template
+        self._name_rule = validation.path_segment if traits.path_names else validation.dns_subdomain
+        self._kubernetes = row.kubernetes
         self._arrange: Arrange | None = None
+        self._gated = None if row.kubernetes == DEFAULT else gated_type(self._schema(), row.kubernetes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.info.resource}>"
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
         """Check that the name is a DNS subdomain, or a path segment for RBAC."""
-        rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
-        return rule(name, prefix=prefix)
+        return self._name_rule(name, prefix=prefix)
 
     def arrange(self, obj: JsonObject) -> JsonObject:
         """Return the object with its fields in the order of the Go type."""
         if self._arrange is None:
-            self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
+            self._arrange = arranger(self._schema(), self._kubernetes)
         arranged: JsonObject = self._arrange(obj)
         return arranged
+
+    def _schema(self) -> str:
+        return types(self._kubernetes).name_of(self.info.group, self.info.version, self.info.kind) or ""
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
         """Return the status of a new object; the client's status is ignored."""
@@ -116,6 +75,8 @@ class GeneratedStrategy(HasStatusRules):
             obj["status"] = self.initial_status(obj)
         if self._template:
             drop_disabled(_spec_at(obj, self._template))
+        if self._gated is not None:
+            self._gated.drop(obj, None)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore the old status if the kind has a status subresource."""
@@ -125,6 +86,8 @@ class GeneratedStrategy(HasStatusRules):
                 obj["status"] = old["status"]
         if self._template:
             drop_disabled(_spec_at(obj, self._template), _spec_at(old, self._template))
+        if self._gated is not None:
+            self._gated.drop(obj, old)
 
 
 def _spec_at(obj: JsonObject, path: Sequence[str]) -> JsonObject:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, kind_printers, name_of, spec_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, kind_printers, name_of, spec_of
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "coordination.k8s.io/leases": lambda obj, now: [
             name_of(obj),

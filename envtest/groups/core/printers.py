@@ -26,7 +26,6 @@ from envtest.groups.common.printing import (
     spec_of,
     status_of,
 )
-from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ENDED = {
@@ -378,7 +377,7 @@ def _volume(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-PRINTERS: Mapping[str, Printer] = {
+PRINTERS: Mapping[str, KindPrinter] = {
     **kind_printers(
         {
             "/podtemplates": _pod_template,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import UNSET, age, joined, kind_printers, name_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import UNSET, KindPrinter, age, joined, kind_printers, name_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -19,7 +18,7 @@ def _slice(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("addressType", ""), *text, age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "discovery.k8s.io/endpointslices": _slice,
     }

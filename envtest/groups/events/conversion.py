@@ -44,7 +44,7 @@ class EventModel(TypedModel):
             ("involvedObject", {}),
         ):
             converted.setdefault(key, empty)
-        arrange = arranger(self.name)
+        arrange = arranger(self.name, self._typing.types.version)
         if not self.name.startswith("io.k8s.api.events"):
             return dict(arrange(converted))
         for key in ("reportingComponent", "reportingInstance", "involvedObject"):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import kind_printers
+from envtest.groups.common.printing import KindPrinter, kind_printers
 from envtest.groups.core.printers import event
-from opsdk.apiserver.resources import Printer
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "events.k8s.io/events": event,
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envtest.groups.common.printing import NOTHING, KindPrinter, age, condition_of, kind_printers, name_of, spec_of
-from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -42,7 +41,7 @@ def _priority_level(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-PRINTERS: Mapping[str, Printer] = {
+PRINTERS: Mapping[str, KindPrinter] = {
     **kind_printers(
         {
             "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": _priority_level,

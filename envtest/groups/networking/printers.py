@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from envtest.groups.common.printing import (
     NOTHING,
+    KindPrinter,
     age,
     kind_printers,
     label_selector,
@@ -17,7 +18,6 @@ from envtest.groups.common.printing import (
     name_of,
     spec_of,
 )
-from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ ingresses and other kinds
@@ -63,7 +63,7 @@ def _address(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), text, age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "networking.k8s.io/ingresses": _ingress,
         "networking.k8s.io/ingressclasses": _ingress_class,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, kind_printers, name_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, kind_printers, name_of
 
 # ------------------------------------------------------------------ runtime classes
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "node.k8s.io/runtimeclasses": lambda obj, now: [name_of(obj), obj.get("handler", ""), age(obj, now)],
     }

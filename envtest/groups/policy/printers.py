@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, kind_printers, name_of, spec_of, status_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, kind_printers, name_of, spec_of, status_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -18,7 +17,7 @@ def _budget(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), *bounds, status_of(obj).get("disruptionsAllowed", 0), age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "policy/poddisruptionbudgets": _budget,
     }

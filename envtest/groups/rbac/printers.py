@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, kind_printers, name_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, kind_printers, name_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -24,7 +23,7 @@ def _binding(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *subjects]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "rbac.authorization.k8s.io/rolebindings": _binding,
         "rbac.authorization.k8s.io/clusterrolebindings": _binding,

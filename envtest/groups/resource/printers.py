@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envtest.groups.common.printing import UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import UNSET, KindPrinter, age, kind_printers, meta_of, name_of, spec_of, status_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -35,7 +34,7 @@ def _name_and_age(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), age(obj, now)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "resource.k8s.io/resourceclaims": lambda obj, now: [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)],
         "resource.k8s.io/resourceclaimtemplates": _name_and_age,

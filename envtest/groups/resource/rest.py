@@ -18,7 +18,8 @@ from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "resource.k8s.io"
-CLAIMS: Final = frozenset({"resourceclaims", "resourceclaimtemplates"})
+CLAIMS: Final = frozenset({f"{GROUP}/resourceclaims", f"{GROUP}/resourceclaimtemplates"})
+"""Resources of a `ClaimStore`."""
 _LABEL: Final = "resource.kubernetes.io/admin-access"
 _REFUSAL: Final = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
 

@@ -21,12 +21,22 @@ def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> N
             taint.setdefault("timeAdded", context.timestamp())
 
 
+def stamp_rule(context: Context, obj: JsonObject, old: JsonObject | None) -> None:
+    """Set ``timeAdded`` of a rule's taint: once, and again when the effect changes and the client keeps the time."""
+    taint = (obj.get("spec") or {}).get("taint") or {}
+    before = ((old or {}).get("spec") or {}).get("taint") or {}
+    is_kept = taint.get("timeAdded") == before.get("timeAdded") and taint.get("effect") != before.get("effect")
+    if taint and (taint.get("timeAdded") is None or (old is not None and is_kept)):
+        taint["timeAdded"] = context.timestamp()
+
+
 def _spec_field(key: str, obj: JsonObject) -> str:
     return str((obj.get("spec") or {}).get(key, ""))
 
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "resource.k8s.io/deviceclasses": ruled(KindRules(new=validation.validate_device_class)),
+    "resource.k8s.io/devicetaintrules": ruled(KindRules(new=validation.validate_taint_rule, prepare=stamp_rule)),
     "resource.k8s.io/resourceclaims": ruled(
         KindRules(
             new=validation.validate_device_claim,

@@ -388,6 +388,16 @@ def _taint(taint: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 
+def validate_taint_rule(obj: JsonObject) -> Iterator[Cause]:
+    """Validate a DeviceTaintRule."""
+    spec = obj.get("spec") or {}
+    selector = spec.get("deviceSelector") or {}
+    for key, rule in (("driver", driver_name), ("pool", pool_name), ("device", label_name)):
+        if selector.get(key) is not None:
+            yield from rule(selector[key], f"spec.deviceSelector.{key}")
+    yield from _taint(spec.get("taint") or {}, "spec.taint")
+
+
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: node, driver and pool name are immutable."""
     yield from validate_slice(obj)

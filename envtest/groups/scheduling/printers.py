@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.printing import age, kind_printers, name_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import KindPrinter, age, kind_printers, name_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -17,7 +16,7 @@ def _priority(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("value", 0), default, age(obj, now), policy]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "scheduling.k8s.io/priorityclasses": _priority,
     }

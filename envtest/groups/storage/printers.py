@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from envtest.groups.common.printing import NOTHING, UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
-from opsdk.apiserver.resources import Printer
+from envtest.groups.common.printing import (
+    NOTHING,
+    UNSET,
+    KindPrinter,
+    age,
+    kind_printers,
+    meta_of,
+    name_of,
+    spec_of,
+    status_of,
+)
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -60,7 +69,7 @@ def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 -
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 
-PRINTERS: Mapping[str, Printer] = kind_printers(
+PRINTERS: Mapping[str, KindPrinter] = kind_printers(
     {
         "storage.k8s.io/storageclasses": _storage_class,
         "storage.k8s.io/volumeattributesclasses": _attributes_class,

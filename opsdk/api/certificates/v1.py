@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.time import Time
@@ -54,3 +55,53 @@ class CertificateSigningRequest(TypedObject, dict=True, kw_only=True):
 
     spec: CertificateSigningRequestSpec = msgspec.field(default_factory=CertificateSigningRequestSpec)
     status: CertificateSigningRequestStatus = msgspec.field(default_factory=CertificateSigningRequestStatus)
+
+
+class ClusterTrustBundleSpec(Model, kw_only=True):
+    """``ClusterTrustBundleSpec``."""
+
+    signer_name: str | None = None
+    trust_bundle: str = ''
+
+
+class ClusterTrustBundle(TypedObject, dict=True, kw_only=True):
+    """``ClusterTrustBundle`` of ``certificates.k8s.io/v1``."""
+
+    gvk: ClassVar[GroupVersionKind] = GroupVersionKind('certificates.k8s.io', 'v1', 'ClusterTrustBundle')
+    namespaced: ClassVar[bool] = False
+
+    spec: ClusterTrustBundleSpec = msgspec.field(default_factory=ClusterTrustBundleSpec)
+
+
+class PodCertificateRequestSpec(Model, kw_only=True):
+    """``PodCertificateRequestSpec``."""
+
+    max_expiration_seconds: int = 86400
+    node_name: str = ''
+    node_uid: str = msgspec.field(default='', name='nodeUID')
+    pod_name: str = ''
+    pod_uid: str = msgspec.field(default='', name='podUID')
+    service_account_name: str = ''
+    service_account_uid: str = msgspec.field(default='', name='serviceAccountUID')
+    signer_name: str = ''
+    stub_pkcs10_request: bytes | None = msgspec.field(default=None, name='stubPKCS10Request')
+    unverified_user_annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class PodCertificateRequestStatus(Model, kw_only=True):
+    """``PodCertificateRequestStatus``."""
+
+    begin_refresh_at: Time | None = None
+    certificate_chain: str | None = None
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+    not_after: Time | None = None
+    not_before: Time | None = None
+
+
+class PodCertificateRequest(TypedObject, dict=True, kw_only=True):
+    """``PodCertificateRequest`` of ``certificates.k8s.io/v1``."""
+
+    gvk: ClassVar[GroupVersionKind] = GroupVersionKind('certificates.k8s.io', 'v1', 'PodCertificateRequest')
+
+    spec: PodCertificateRequestSpec = msgspec.field(default_factory=PodCertificateRequestSpec)
+    status: PodCertificateRequestStatus = msgspec.field(default_factory=PodCertificateRequestStatus)

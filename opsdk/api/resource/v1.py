@@ -279,6 +279,37 @@ class DeviceClass(TypedObject, dict=True, kw_only=True):
     spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
 
 
+class DeviceTaintSelector(Model, kw_only=True):
+    """``DeviceTaintSelector``."""
+
+    device: str | None = None
+    driver: str | None = None
+    pool: str | None = None
+
+
+class DeviceTaintRuleSpec(Model, kw_only=True):
+    """``DeviceTaintRuleSpec``."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
+
+
+class DeviceTaintRuleStatus(Model, kw_only=True):
+    """``DeviceTaintRuleStatus``."""
+
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+class DeviceTaintRule(TypedObject, dict=True, kw_only=True):
+    """``DeviceTaintRule`` of ``resource.k8s.io/v1``."""
+
+    gvk: ClassVar[GroupVersionKind] = GroupVersionKind('resource.k8s.io', 'v1', 'DeviceTaintRule')
+    namespaced: ClassVar[bool] = False
+
+    spec: DeviceTaintRuleSpec = msgspec.field(default_factory=DeviceTaintRuleSpec)
+    status: DeviceTaintRuleStatus = msgspec.field(default_factory=DeviceTaintRuleStatus)
+
+
 class ResourceClaimSpec(Model, kw_only=True):
     """``ResourceClaimSpec``."""
 

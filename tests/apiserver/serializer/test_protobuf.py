@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.data.messages import READER, fields_of, message_of
+from envtest.data.messages import fields_of, message_of, reader
 from envtest.data.schemas import types
 from opsdk.apiserver.serializer.protobuf import MAGIC, envelope
 from opsdk.errors import DecodeError
@@ -22,7 +22,7 @@ def test_a_config_map_is_read() -> None:
     body = MAGIC + field(1, field(1, b"v1") + field(2, b"ConfigMap")) + field(2, raw)
     result = envelope(body)
     assert (result.api_version, result.kind) == ("v1", "ConfigMap")
-    tree = READER.read(result.raw, message_of("io.k8s.api.core.v1.ConfigMap"))
+    tree = reader().read(result.raw, message_of("io.k8s.api.core.v1.ConfigMap"))
     assert tree == {"metadata": {"name": "name"}, "data": {"key": "value"}}
 
 
@@ -31,7 +31,7 @@ def test_a_cut_message_is_refused(cut: int) -> None:
     """However a message is cut, it is a `DecodeError` or a smaller message, never anything else."""
     raw = field(1, field(1, b"name") + field(3, b"space"))
     try:
-        READER.read(raw[:-cut], message_of("io.k8s.api.core.v1.ConfigMap"))
+        reader().read(raw[:-cut], message_of("io.k8s.api.core.v1.ConfigMap"))
     except DecodeError:
         return
 
@@ -69,12 +69,12 @@ def test_messages_have_the_fields_of_their_schemas() -> None:
 def test_maps_hold_messages() -> None:
     """Maps of quantities by name are decoded."""
     entry = field(1, b"pods") + field(2, field(1, b"2"))
-    tree = READER.read(field(1, entry), message_of("io.k8s.api.core.v1.ResourceQuotaSpec"))
+    tree = reader().read(field(1, entry), message_of("io.k8s.api.core.v1.ResourceQuotaSpec"))
     assert tree == {"hard": {"pods": "2"}}
 
 
 def test_embedded_parts_stand_beside_the_rest() -> None:
     """An embedded message, such as a volume source, is inlined in JSON."""
     source = field(2, field(1, b"Memory"))
-    tree = READER.read(field(1, b"v") + field(2, source), message_of("io.k8s.api.core.v1.Volume"))
+    tree = reader().read(field(1, b"v") + field(2, source), message_of("io.k8s.api.core.v1.Volume"))
     assert tree == {"name": "v", "emptyDir": {"medium": "Memory"}}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from server_caller import Caller
 
-from envtest.data.messages import READER, fields_of, message_for, write_protobuf
+from envtest.data.messages import fields_of, message_for, reader, write_protobuf
 from envtest.data.resources import rows
 from envtest.environment import Environment
 from opsdk.apiserver.serializer.protobuf import ProtobufField, envelope
@@ -82,7 +82,7 @@ CUSTOM = "/apis/example.com/v1/namespaces/default/widgets"
 def read(body: bytes) -> JsonObject:
     """A body as a tree."""
     unknown = envelope(body)
-    tree = READER.read(unknown.raw, message_for(unknown.api_version, unknown.kind))
+    tree = reader().read(unknown.raw, message_for(unknown.api_version, unknown.kind))
     return {"apiVersion": unknown.api_version, "kind": unknown.kind, **tree}
 
 

@@ -246,7 +246,7 @@ async def test_in_process_clients_reach_aggregated_servers() -> None:
     """An in-process client gets objects of an aggregated server, and an error if it is unreachable."""
     async with joined() as (env, _, far):
         far.pages[f"{ROOT}/things"] = {"kind": "ThingList", "items": []}
-        api = InProcessClient(env.server, token=env.config.token or "", manager="tests")
+        api = InProcessClient(env.server, token=env.config.token or "", manager="tests", version="v1")
         assert (await api.send("GET", f"{ROOT}/things"))["kind"] == "ThingList"
         env.plane.webhook_client.apps.clear()
         with pytest.raises(ServiceUnavailableError, match="error trying to reach service"):

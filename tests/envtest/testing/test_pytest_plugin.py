@@ -129,6 +129,29 @@ def test_a_failure_shows_requests_and_objects(tmp_path: Path) -> None:
     assert "managedFields" not in out
 
 
+@pytest.mark.slow
+def test_the_option_chooses_the_version(tmp_path: Path) -> None:
+    """The option ``--kubernetes`` is for every test and the mark for one; the first objects are the version's."""
+    suite = """
+import pytest
+
+
+async def test_all(k8s_env):
+    assert k8s_env.kubernetes == "1.37"
+    assert k8s_env.stored("apiregistration.k8s.io/apiservices/v1.storagemigration.k8s.io")
+
+
+@pytest.mark.k8s(kubernetes="1.35")
+async def test_one(k8s_env):
+    assert k8s_env.kubernetes == "1.35"
+    assert not k8s_env.stored("apiregistration.k8s.io/apiservices/v1.storagemigration.k8s.io")
+"""
+    out = run(tmp_path, suite, *VIRTUAL, "--kubernetes", "1.37")
+    assert "2 passed" in out, out
+    out = run(tmp_path, suite, *VIRTUAL, "--kubernetes", "1.12")
+    assert "Kubernetes 1.12 is older than the versions that envtest serves" in out, out
+
+
 def test_plain_functions_get_a_hint(tmp_path: Path) -> None:
     """A plain test function that uses the server fixture fails with a hint: the server needs a loop."""
     out = run(tmp_path, "def test_plain(k8s_env):\n    pass\n")

@@ -113,12 +113,13 @@ def test_facts_of_two_versions(root: Path) -> None:
 
 
 def test_checkouts_that_do_not_fit(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A checkout has to be whole, of a version that git or the caller tells, and of the documents' minor version."""
+    """A checkout has to be whole, and of a version that git or the caller tells."""
     checkout = root / "kubernetes"
     checkout.mkdir()
     for words, reason in (
         ((), "git does not tell the version"),
-        (("--kubernetes-version", "v1.35.0"), "is v1.35.0, the OpenAPI documents are of v1.36"),
+        (("--kubernetes-version", "new"), "KUBERNETES_VERSION=new is not a version: write it like v1.37.0"),
+        (("--kubernetes-version", "1.99"), "is not a whole checkout"),
         (("--kubernetes-version", "v1.36.0"), "is not a whole checkout"),
     ):
         assert run(root, "--kubernetes", str(checkout), *words) == 1

@@ -31,8 +31,12 @@ def read_structs(checkout: Path, schemas: Iterable[str]) -> Packages:
 
 
 def _read_package(folder: Path) -> Package:
-    files = sorted(path for path in folder.glob("*.go") if not _NOT_DECLARATIONS.search(path.name))
-    return _package([parse_go(path.read_text()) for path in files])
+    return _package([parse_go(path.read_text()) for path in go_files(folder)])
+
+
+def go_files(folder: Path) -> list[Path]:
+    """Return the files of a package that declare types."""
+    return sorted(path for path in folder.glob("*.go") if not _NOT_DECLARATIONS.search(path.name))
 
 
 def _package(files: Iterable[GoFile]) -> Package:
