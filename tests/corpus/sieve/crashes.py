@@ -107,6 +107,8 @@ async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
     if repaired and (desired < current or last == "Finalizing"):
         await note(cluster, ctx, operation="Finalizing")
         await ctx.apply(stateful_set(cluster, replicas=desired))
+        for ordinal in range(desired):
+            await ctx.apply(claim(cluster, ordinal), owner=None)
         for each in await children(cluster, ctx, PersistentVolumeClaim):
             if ordinal_of(each) >= desired:
                 await ctx.client.delete(each, missing_ok=True)
