@@ -17,7 +17,7 @@ import msgspec
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.causes import Cause, causes_of
+from opsdk.verification.causes import LAST_WRITE, Cause, causes_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary, Shifted
 from opsdk.verification.guided_run import WorkloadStep, run_guided
@@ -42,6 +42,7 @@ from opsdk.verification.workload.values import ValueClass
 __all__ = ["LIFE_ORACLES", "check_life", "life_states"]
 
 _MAX_SHOWN: Final = 5
+_MAX_CONTENTS: Final = 12
 _EMPTY: Final = RestState()
 _LABEL_LENGTH: Final = 63
 LIFE_ORACLES: Final = (
@@ -94,12 +95,12 @@ class _KindLife:
         self._first = template.obj
         self._references = template.references
         steps = chain.from_iterable(run.steps for run in runs)
-        contents = [
-            each.operation.after
-            for each in steps
-            if each.operation is not None and each.operation.value_class is ValueClass.VALID
-        ]
-        different = [each for each in contents if each.get("spec") != self._first.get("spec")]
+        operations = [each.operation for each in steps if each.operation is not None]
+        valid = [each for each in operations if each.value_class is ValueClass.VALID and not each.is_harmful]
+        # Policies are flags and words.
+        policies = [each.after for each in valid if any(isinstance(one.after, bool | str) for one in each.changes)]
+        self._contents = [self._first, *policies[:_MAX_CONTENTS]]
+        different = [each.after for each in valid if each.after.get("spec") != self._first.get("spec")]
         self._second = different[-1] if different else self._first
         self._alone: dict[tuple[str, bool], Alone | None] = {}
         self._explained: list[Outcome] | None = None
@@ -147,8 +148,10 @@ class _KindLife:
         find(False)
         outcomes, self._explained = self._explained, None
         texts = [each.text for each in problems[:_MAX_SHOWN]]
-        causes = (causes_of(outcome, texts) for outcome in reversed(outcomes or ()))
-        return tuple(each.shortened(short_text) for each in next(filter(None, causes), ()))
+        found = [causes_of(outcome, texts) for outcome in reversed(outcomes or ())]
+        # A run of another part of the scenario may have no write of what is wrong, only a last one.
+        found.sort(key=lambda causes: all(each.role == LAST_WRITE for each in causes))
+        return tuple(each.shortened(short_text) for each in next(filter(None, found), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
@@ -249,7 +252,27 @@ class _KindLife:
             problems += left_over(alones, (), states[6], states[0])
         entries = [each.entries for each in looks]
         problems += entries_left(looks[2].systems, entries[0], entries[1], entries[2])
-        return _once(problems)
+        return [] if problems and self._may_leave(shifted) else _once(problems)
+
+    def _may_leave(self, shifted: bool) -> bool:
+        """Whether the spec decides if something outlives an object: with one content it stays, and goes with another."""
+        fates: set[tuple[str, bool]] = set()
+        for content in self._contents:
+            obj = {**content, "metadata": self._first["metadata"]}
+            looks = [Look(name=f"look {number}") for number in range(3)]
+            create, delete = CreateObjects([*self._around([obj]), obj]), DeleteObjects([obj])
+            actions = [looks[0], create, looks[1], delete, Pass(), looks[2]]
+            states = self._run(actions, shifted=shifted, harmful={1, 2, 3, 4}).states
+            if 3 in states and 6 in states:
+                there = states[3].objects.keys() - states[0].objects.keys()
+                fates.update((key, key in states[6].objects) for key in there)
+            before, among, after = (look.entries for look in looks)
+            fates.update(
+                (path, after.get(path, 0) > before.get(path, 0))
+                for path, count in among.items()
+                if count > before.get(path, 0)
+            )
+        return any((name, False) in fates for name, stays in fates if stays)
 
     # -------------------------------------------------------------- referenced objects
     def _referenced(self) -> list[JsonObject]:
