@@ -14,7 +14,7 @@ from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.senders import Sender
 from opsdk.verification.disturbances import WRITES, Disturbance
 
-__all__ = ["Cause", "cause_lines", "causes_of"]
+__all__ = ["LAST_WRITE", "Cause", "cause_lines", "causes_of"]
 
 _SUBJECT: Final = re.compile(
     # Begins at the begin of a word, so that a long one is scanned once.
@@ -23,6 +23,8 @@ _SUBJECT: Final = re.compile(
 )
 _MAX_READS: Final = 8
 _MAX_CAUSES: Final = 3
+LAST_WRITE: Final = "the last write"
+"""The role of a write where none is one of what the violations name."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ def causes_of(outcome: Outcome, violations: Sequence[str], disturbance: Disturba
                 chosen.setdefault(numbers[-1], f"the last write of {match[0]}")
                 break
     if not chosen and outcome.senders:
-        chosen[max(outcome.senders)] = "the last write"
+        chosen[max(outcome.senders)] = LAST_WRITE
     causes: dict[str, Cause] = {}
     for number, role in sorted(chosen.items()):
         write, sender = outcome.writes[number - 1], outcome.senders[number]

@@ -25,7 +25,6 @@ from opsdk.verification.transition import Transition, Written, operations_of, wr
 from opsdk.verification.workload.definition import NAMESPACE
 from opsdk.verification.workload.operations import PER_WORKLOAD, GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
-from opsdk.verification.workload.values import ValueClass
 
 __all__ = [
     "DefinedEnvironment",
@@ -256,7 +255,7 @@ def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str
 
 
 def _step(action: Operate, operation: Operation | None = None) -> GeneratedStep:
-    is_harmful = operation is not None and operation.value_class is ValueClass.MISOPERATION
+    is_harmful = operation is not None and operation.is_harmful
     step = WorkloadStep(action.__name__, is_harmful=is_harmful)
     return GeneratedStep(step=step, action=action, operation=operation)
 

@@ -159,7 +159,7 @@ class _Check:
             return
         if before is not None and is_update and not self._verification.has_systems:
             self._reach[run.kind].add(operation, effective=changes_anything(before, after))
-        if operation.value_class is not ValueClass.MISOPERATION and operation.kind is not OperationKind.CREATE:
+        if not operation.is_harmful and operation.kind is not OperationKind.CREATE:
             self._judge_path(run, number, operation, after)
 
     # -------------------------------------------------------------- errors and misoperations
@@ -256,6 +256,11 @@ class _Check:
             states = self._guided(actions).states
             refused = any(each.refusal for each in actions)
             if not refused and 1 in states and 2 in states and changes_anything(states[1], states[2]):
+                return True
+            # A field may decide what the deletion of the object leaves.
+            actions = [template.creating(before), template.deleting()]
+            gone = self._guided(actions).states
+            if not refused and 2 in gone and 3 in states and gone[2].objects.keys() != states[3].objects.keys():
                 return True
         return False
 

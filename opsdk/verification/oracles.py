@@ -58,9 +58,9 @@ class Oracle(StrEnum):
     REFERENCES = "references"
     """Objects that a custom resource or a pod names may come late, change, and go and come back."""
     FOREIGN_OBJECTS = "foreign objects"
-    """An object of another controller stays as it is."""
-    EXTERNAL = "external system"
-    """An object can be deleted after the external system has forgotten it."""
+    """An object of another controller stays as it is, and so does what others add to the operator's own."""
+    DELETION = "deletion"
+    """However an object is deleted, it goes, and not before another controller lets it."""
     PROCESSES = "processes"
     """Another process, with other hashes of strings, decides the same."""
 

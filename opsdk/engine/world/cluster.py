@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import until_set
+from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
@@ -71,11 +72,15 @@ class SimulatedCluster(Closing):
         users = replace(config, app=_recorded(config.app, self.user_writes), user_agent=_USERS)
         self.client = (await stack.enter_async_context(Cluster(users))).uncached
         await env.ensure_controllers(_CONTROLLERS)
+        operator = self._doubles.operator()
+        # A start may import all modules anew: the first replica starts with the operator that is there already.
+        starts = [_beginning_with(operator, self._doubles.operator)]
+        starts += [self._doubles.operator] * (declared.replicas - 1)
         self.replicas = [
-            Replica(number, self._doubles.operator, config, self.observer, self._ledger, prepare=without_sockets)
-            for number in range(declared.replicas)
+            Replica(number, start, config, self.observer, self._ledger, prepare=without_sockets)
+            for number, start in enumerate(starts)
         ]
-        if (operator := self._doubles.operator()).has_webhooks:
+        if operator.has_webhooks:
             env.local_apps[AUTHORITY] = ReplicaWebhooks(self.replicas)
             await install_webhooks(self.client, operator)
         await apply_policies(self.client, operator, field_owner=FIELD_OWNER)
@@ -212,3 +217,9 @@ def _recorded(app: App, writes: list[str]) -> App:
 
 def _text(error: AssertionError) -> str:
     return str(error).partition("\n")[0] or "the check failed"
+
+
+def _beginning_with(first: Operator, create: Callable[[], Operator]) -> Callable[[], Operator]:
+    """Return a function that returns an operator once, and then new ones."""
+    ready = [first]
+    return lambda: ready.pop() if ready else create()

@@ -7,13 +7,14 @@ from typing import Final
 
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
+from opsdk.client.patch import merge_patch
 from opsdk.engine.world.declaration import World
 from opsdk.engine.world.rest_state import subject_of
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.oracles import StateDifference
 
-__all__ = ["Occupy", "Remember", "taken_over"]
+__all__ = ["Annotate", "Occupy", "Remember", "Remove", "lost_annotations", "taken_over"]
 
 _MARK: Final = "verify.example.com/foreign"
 _IDENTITY: Final = ("name", "namespace", "labels")
@@ -38,6 +39,39 @@ class Remember:
         for key in self._keys:
             if (tree := await _read(world, key)) is not None:
                 self.objects[key] = tree
+
+
+class Remove:
+    """Deletes the children, as the garbage collector does."""
+
+    __name__ = "remove"
+
+    def __init__(self, children: Remember) -> None:
+        self._children = children
+
+    async def __call__(self, world: World) -> None:
+        for child in self._children.objects.values():
+            await world.client.delete(Unstructured.from_tree(child), missing_ok=True)
+
+
+class Annotate:
+    """Adds an annotation to children, as other controllers and users do.
+
+    Attributes:
+        seen: the children with it, by storage key.
+    """
+
+    __name__ = "annotate"
+
+    def __init__(self, children: Remember) -> None:
+        self._children = children
+        self.seen: dict[str, JsonObject] = {}
+
+    async def __call__(self, world: World) -> None:
+        patch = merge_patch({"metadata": {"annotations": {_MARK: "true"}}})
+        for key, child in self._children.objects.items():
+            stored = await world.client.patch(Unstructured.from_tree(child), patch, field_owner="foreign")
+            self.seen[key] = to_dict(stored)
 
 
 class Occupy:
@@ -117,3 +151,16 @@ def taken_over(
             text = f"{subject_of(key)}, which another controller owns, {what}: compare the owner before a write"
             problems.append(StateDifference(f"{key} taken over", text))
     return problems
+
+
+def lost_annotations(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject | None]) -> list[StateDifference]:
+    """Return the objects that lost the annotation of another client. One that was created anew never had it."""
+    return [
+        StateDifference(
+            f"{key} annotation", f"{subject_of(key)} lost the annotation of another client: write only your own keys"
+        )
+        for key, tree in before.items()
+        if (now := after.get(key)) is not None
+        and now["metadata"]["uid"] == tree["metadata"]["uid"]
+        and _MARK not in now["metadata"].get("annotations", {})
+    ]

@@ -23,6 +23,7 @@ _LABEL_LENGTH: Final = 63
 _NAME_LENGTH: Final = 253
 _ENDS: Final = ("a", "b")
 _ABSENT: Final = object()
+_CLAIMS: Final = "core/persistentvolumeclaims/"
 _FILL: Final = "n"
 _LONG_NAME: Final = re.compile(f"{_FILL}{{30,}}")
 
@@ -145,6 +146,8 @@ def left_over(
 ) -> list[StateDifference]:
     """Return what is left of objects that are gone, and what is missing of the others.
 
+    The claims of an operator that never deletes one stay with their data, as those of a StatefulSet do.
+
     Args:
         gone: the custom resources that were deleted.
         others: those that were not.
@@ -153,6 +156,8 @@ def left_over(
     """
     shared = shared_keys([*gone, *others])
     remaining = {key for one in others for key in one.state.objects}
+    if not any(key.startswith(_CLAIMS) for key in state.deleted):
+        remaining.update(key for key in state.objects if key.startswith(_CLAIMS))
     problems = list(_generated_left_over(others, state, begin, shared))
     for one in gone:
         for key in sorted(one.state.objects.keys() & state.objects.keys() - remaining - shared - begin.objects.keys()):

@@ -16,6 +16,8 @@ from opsdk.verification.workload.values import ABSENT, ValueClass
 PER_WORKLOAD: Final = 3
 """Operations of one run. Each place of a run is disturbed, so short ones show which operation it needs."""
 _MAX_SHOWN: Final = 5
+PAUSE_NAMES: Final = ("pause", "paused", "suspend", "suspended")
+"""Names of flags with which users take an object out of the operator's hands: it stays as it is until then."""
 
 
 class OperationKind(Enum):
@@ -72,9 +74,25 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     before: JsonObject | None
     after: JsonObject
 
+    @property
+    def is_harmful(self) -> bool:
+        """Whether the state afterwards may depend on those before: it cannot be followed, or the object is paused."""
+        return self.value_class is ValueClass.MISOPERATION or is_paused(self.after.get("spec"))
+
     def __str__(self) -> str:
         changes = ", ".join(map(str, self.changes))
         return f"{self.kind.value}{changes and ' '}{changes} ({self.value_class.value}: {self.reason})"
+
+
+def is_paused(spec: JsonValue) -> bool:
+    """Whether a flag pauses an object, or a part of it.
+
+    >>> is_paused({"backup": {"suspend": True}}), is_paused({"paused": False})
+    (True, False)
+    """
+    if not isinstance(spec, dict):
+        return False
+    return any(value is True if name in PAUSE_NAMES else is_paused(value) for name, value in spec.items())
 
 
 class UnchangedField(msgspec.Struct, frozen=True):

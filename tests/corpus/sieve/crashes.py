@@ -98,7 +98,7 @@ def _owned(cluster: Cluster, pod: Pod) -> Pod:
     return pod
 
 
-@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], settings=["replicas", "storage"])
 async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Writes the state of a decommission at the end of the pass, after the member was removed."""
     desired, last = cluster.spec.replicas, cluster.status.operation if cluster.status else ""
@@ -107,6 +107,8 @@ async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
     if repaired and (desired < current or last == "Finalizing"):
         await note(cluster, ctx, operation="Finalizing")
         await ctx.apply(stateful_set(cluster, replicas=desired))
+        for ordinal in range(desired):
+            await ctx.apply(claim(cluster, ordinal), owner=None)
         for each in await children(cluster, ctx, PersistentVolumeClaim):
             if ordinal_of(each) >= desired:
                 await ctx.client.delete(each, missing_ok=True)
@@ -126,7 +128,7 @@ async def casskop_370(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
             await note(cluster, ctx, operation="Done")
 
 
-@reconciled(owns=[ConfigMap, Pod])
+@reconciled(owns=[ConfigMap, Pod], settings=["config"])
 async def nifikop_49(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Stores new settings first, and then that the node needs a restart because of them."""
     await ctx.apply(member(cluster, 0, labels={"config": cluster.spec.config} if repaired else None))
@@ -140,7 +142,7 @@ async def nifikop_49(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
         await note(cluster, ctx, config="InSync")
 
 
-@reconciled(owns=[Pod])
+@reconciled(owns=[Pod], settings=["replicas"])
 async def nifikop_79(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Notes that a node was added after it created the node's pod, and never again if the pod exists."""
     nodes = dict(cluster.status.nodes) if cluster.status else {}
@@ -159,7 +161,7 @@ async def nifikop_79(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
 
 
 # ---------------------------------------------------------------- an object that is deleted for a while
-@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], settings=["storage"])
 async def rabbitmq_operator_782(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Compares the new size with that of the StatefulSet, which it deletes before it resizes the claims."""
     size = str(cluster.spec.storage)
@@ -175,7 +177,7 @@ async def rabbitmq_operator_782(cluster: Cluster, ctx: Context, *, repaired: boo
     await ctx.apply(desired)
 
 
-@cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS], elected=False)
+@cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS], elected=False, settings=["replicas", "storage"])
 async def xtradb_operator_979(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claims after the StatefulSet, and takes a missing StatefulSet for the end of the clean-up."""
     existing = await child(cluster, ctx, StatefulSet, "pxc")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
-from msgspec import field
+from msgspec import Meta, defstruct, field, structs
 
 from opsdk import (
     Context,
@@ -58,13 +58,13 @@ ObjectT = TypeVar("ObjectT", bound=TypedObject)
 
 # ---------------------------------------------------------------- kinds
 class ClusterSpec(Model, kw_only=True):
-    """The settings that the operators of the studies have in common. Each operator reads some of them."""
+    """The settings of the operators of the studies. Each operator declares those that it reads."""
 
-    replicas: int = 1
-    replication_factor: int = 1
-    storage: int = 10
-    max_unavailable: int = 1
-    ui_port: int = 0
+    replicas: Annotated[int, Meta(ge=0)] = 1
+    replication_factor: Annotated[int, Meta(ge=1)] = 1
+    storage: Annotated[int, Meta(ge=1)] = 10
+    max_unavailable: Annotated[int, Meta(ge=0)] = 1
+    ui_port: Annotated[int, Meta(ge=-1, le=65535)] = 0
     sharding: bool = False
     arbiter: bool = False
     proxy: bool = False
@@ -87,6 +87,19 @@ class Cluster(Object[ClusterSpec, ClusterStatus]):
     """A cluster of a database, a queue, or a like system."""
 
     gvk = GroupVersionKind("corpus.opsdk.dev", "v1", "Cluster")
+
+
+def cluster_with(*settings: str) -> type[Cluster]:
+    """Return the kind of clusters whose definition has these settings alone."""
+    fields = [(each.name, each.type, each.default) for each in structs.fields(ClusterSpec) if each.name in settings]
+    spec = defstruct("ClusterSpec", fields, bases=(Model,), kw_only=True)
+
+    class ClusterPart(Object[spec, ClusterStatus]):  # type: ignore[valid-type]
+        """A cluster with some settings."""
+
+        gvk = Cluster.gvk
+
+    return cast("type[Cluster]", ClusterPart)
 
 
 class CertificateSpec(Model, kw_only=True):
@@ -120,19 +133,32 @@ def new_operator(*, elected: bool = False) -> Operator:
     return Operator("corpus", options)
 
 
-def reconciled(*, elected: bool = False, **declared: Any) -> Callable[[Reconciler], CorpusOperator]:
-    """Make an operator of the reconciler of clusters of both twins. Arguments as of `new_operator`."""
-    return lambda of_twins: corpus_operator(of_twins, partial(new_operator, elected=elected), Cluster, **declared)
+def reconciled(
+    *, settings: Sequence[str] = (), elected: bool = False, **declared: Any
+) -> Callable[[Reconciler], CorpusOperator]:
+    """Make an operator of the reconciler of clusters of both twins.
+
+    Args:
+        settings: of the clusters.
+        elected: it runs on one of two replicas.
+        declared: what else the declaration of the reconciler says, such as ``owns``.
+    """
+    kind = cluster_with(*settings)
+    return lambda of_twins: corpus_operator(of_twins, partial(new_operator, elected=elected), kind, **declared)
 
 
-def cleaned_up(apply: Reconciler, *, elected: bool = True, **declared: Any) -> Callable[[Reconciler], CorpusOperator]:
+def cleaned_up(
+    apply: Reconciler, *, settings: Sequence[str] = (), elected: bool = True, **declared: Any
+) -> Callable[[Reconciler], CorpusOperator]:
     """Make an operator of the finalizer of both twins, and of what they apply before.
 
     Args:
         apply: reconciles a cluster that is not being deleted.
+        settings: of the clusters.
         elected: it runs on one of two replicas.
         declared: what else the declaration of the reconciler says, such as ``owns``.
     """
+    kind = cluster_with(*settings)
 
     def decorate(clean_up: Reconciler) -> CorpusOperator:
         def factory(*, repaired: bool) -> Operator:
@@ -141,7 +167,13 @@ def cleaned_up(apply: Reconciler, *, elected: bool = True, **declared: Any) -> C
             async def clean_up_twin(cluster: Cluster, ctx: Context) -> None:
                 await clean_up(cluster, ctx, repaired=repaired)
 
-            operator.reconciler(Cluster, finalizers={FINALIZER: clean_up_twin}, **declared)(apply)
+            # Its annotations name the class that has all settings.
+            async def apply_twin(cluster: Any, ctx: Context) -> None:
+                await apply(cluster, ctx)
+
+            apply_twin.__annotations__["cluster"] = kind
+            clean_up_twin.__annotations__["cluster"] = kind
+            operator.reconciler(kind, finalizers={FINALIZER: clean_up_twin}, **declared)(apply_twin)
             return operator
 
         return factory

@@ -40,7 +40,7 @@ DRAIN = "corpus.opsdk.dev/drain"
 
 
 # ---------------------------------------------------------------- a deletion that is never seen
-@reconciled(owns=[Pod], watches=[CLAIMS])
+@reconciled(owns=[Pod], watches=[CLAIMS], settings=["replicas", "storage"])
 async def cassandra_operator_398(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod while it sees the pod's deletion timestamp. The pod may be gone before."""
     for ordinal in range(cluster.spec.replicas):
@@ -67,7 +67,7 @@ async def drain(world: World) -> None:
 
 
 # ---------------------------------------------------------------- sizes that depend on earlier sizes
-@reconciled(owns=[StatefulSet])
+@reconciled(owns=[StatefulSet], settings=["replicas"])
 async def casskop_342(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Ignores a size of zero, and keeps the size that it saw last."""
     replicas = cluster.spec.replicas
@@ -78,7 +78,7 @@ async def casskop_342(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
     await ctx.apply(stateful_set(cluster, replicas=replicas))
 
 
-@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], settings=["replicas", "storage"])
 async def _growing_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates claims when members are added, and does not look at them again when members are removed."""
     await ctx.apply(stateful_set(cluster, "pxc", replicas=cluster.spec.replicas))
@@ -89,7 +89,7 @@ async def _growing_operator(cluster: Cluster, ctx: Context, *, repaired: bool) -
             await ctx.client.delete(each, missing_ok=True)
 
 
-@reconciled(owns=[StatefulSet], watches=[CLAIMS])
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], settings=["replicas", "arbiter", "storage"])
 async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Adds a member where an even number has no arbiter, and keeps its claim when the arbiter is back."""
     size = cluster.spec.replicas
@@ -103,7 +103,7 @@ async def mongodb_operator_585(cluster: Cluster, ctx: Context, *, repaired: bool
             await ctx.client.delete(each, missing_ok=True)
 
 
-@reconciled(owns=[StatefulSet])
+@reconciled(owns=[StatefulSet], settings=["replicas"])
 async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Refuses to remove members, compared with the StatefulSet and not with the spec before."""
     existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
@@ -112,7 +112,7 @@ async def rabbitmq_operator_758(cluster: Cluster, ctx: Context, *, repaired: boo
     await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas))
 
 
-@reconciled(owns=[StatefulSet])
+@reconciled(owns=[StatefulSet], settings=["replicas", "replication_factor"])
 async def yugabyte_operator_39(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Refuses fewer tablet servers than the replication factor, and keeps those that there are."""
     replicas, least = cluster.spec.replicas, cluster.spec.replication_factor
@@ -125,7 +125,7 @@ async def yugabyte_operator_39(cluster: Cluster, ctx: Context, *, repaired: bool
 
 
 # ---------------------------------------------------------------- a step that is due at one moment only
-@reconciled(owns=[StatefulSet, ConfigMap])
+@reconciled(owns=[StatefulSet, ConfigMap], settings=["replicas"])
 async def zookeeper_operator_453(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Creates the node with the size when all members are ready, and needs it for each later change of the size."""
     existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))

@@ -28,6 +28,7 @@ from tests.corpus.sieve.kit import (
     claim,
     claim_of,
     claims_are_there,
+    cluster_with,
     creating,
     delete_child,
     disruption_budget,
@@ -49,7 +50,7 @@ from tests.corpus.sieve.kit import (
 
 
 # ---------------------------------------------------------------- members and their claims
-@reconciled(watches=[CLAIMS, PODS], elected=True)
+@reconciled(watches=[CLAIMS, PODS], elected=True, settings=["replicas", "storage"])
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it."""
     for ordinal in range(cluster.spec.replicas):
@@ -71,7 +72,7 @@ async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bo
             await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
 
 
-@reconciled(owns=[Pod], elected=True)
+@reconciled(owns=[Pod], elected=True, settings=["replicas"])
 async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Removes the members that an old number of nodes does not include."""
     for ordinal in range(cluster.spec.replicas):
@@ -82,7 +83,7 @@ async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: boo
             await ctx.client.delete(pod, missing_ok=True)
 
 
-@reconciled(watches=[CLAIMS], elected=True)
+@reconciled(watches=[CLAIMS], elected=True, settings=["replicas", "storage"])
 async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bool) -> Result | None:
     """Takes the claims above an old number of ready replicas for orphans."""
     for ordinal in range(cluster.spec.replicas):
@@ -102,7 +103,7 @@ async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bo
 
 
 # ---------------------------------------------------------------- objects that are replaced
-@reconciled(owns=[PodDisruptionBudget], elected=True)
+@reconciled(owns=[PodDisruptionBudget], elected=True, settings=["max_unavailable"])
 async def casskop_321(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Replaces the disruption budget when its number is not the one of an old cluster."""
     existing = await ctx.client.get_or_none(PodDisruptionBudget, key_of(cluster))
@@ -113,7 +114,7 @@ async def casskop_321(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
     await ctx.apply(disruption_budget(cluster))
 
 
-@reconciled(owns=[StatefulSet], watches=[CLAIMS], elected=True)
+@reconciled(owns=[StatefulSet], watches=[CLAIMS], elected=True, settings=["storage"])
 async def rabbitmq_operator_653(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet to resize its claims when the sizes differ, in whichever direction."""
     desired = cluster.spec.storage
@@ -138,7 +139,7 @@ async def budget_is_current(world: World) -> None:
 
 
 # ---------------------------------------------------------------- parts that were turned off
-@reconciled(owns=[StatefulSet], elected=True)
+@reconciled(owns=[StatefulSet], elected=True, settings=["sharding"])
 async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the config servers and the router when an old cluster has no sharding."""
     for suffix in ("cfg", "mongos"):
@@ -148,7 +149,7 @@ async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool
             await delete_child(cluster, ctx, StatefulSet, suffix)
 
 
-@reconciled(owns=[StatefulSet], elected=True)
+@reconciled(owns=[StatefulSet], elected=True, settings=["arbiter"])
 async def mongodb_operator_438(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the arbiter that an old replica set does not have."""
     await ctx.apply(stateful_set(cluster, "rs0"))
@@ -164,7 +165,6 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
     """Deletes a proxy, and its claims, when an old cluster does not enable it."""
     operator = new_operator(elected=True)
 
-    @operator.reconciler(Cluster, owns=[StatefulSet, Service], watches=[CLAIMS])
     async def reconcile(cluster: Cluster, ctx: Context) -> None:
         if cluster.spec.proxy:
             await ctx.apply(stateful_set(cluster, suffix))
@@ -184,10 +184,13 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
                 missing_ok=True,
             )
 
+    kind = cluster_with("proxy", "storage") if has_claims else cluster_with("proxy")
+    reconcile.__annotations__["cluster"] = kind
+    operator.reconciler(kind, owns=[StatefulSet, Service], watches=[CLAIMS])(reconcile)
     return operator
 
 
-@reconciled(owns=[Secret], elected=True)
+@reconciled(owns=[Secret], elected=True, settings=["tls"])
 async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the certificates when an old cluster has no TLS."""
     for suffix in ("master-tls", "tserver-tls"):
@@ -198,7 +201,7 @@ async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool
             await ctx.client.delete(existing, missing_ok=True)
 
 
-@reconciled(owns=[Service], elected=True)
+@reconciled(owns=[Service], elected=True, settings=["ui_port"])
 async def yugabyte_operator_36(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when an old cluster has no port for it."""
     existing = await child(cluster, ctx, Service, "ui")

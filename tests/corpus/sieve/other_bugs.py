@@ -29,6 +29,7 @@ from tests.corpus.sieve.kit import (
     child,
     children,
     claim,
+    cluster_with,
     config_map,
     creating,
     delete_cluster,
@@ -50,7 +51,7 @@ def _labelled(**labels: str | None) -> JsonObject:
 
 
 # ---------------------------------------------------------------- decommissioning
-@reconciled(owns=[Pod])
+@reconciled(owns=[Pod], settings=["replicas"])
 async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Decommissions the last pod of a list, while the pod with the highest number is removed.
 
@@ -72,7 +73,7 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
         await ctx.client.delete(leaving[0], missing_ok=True)
 
 
-@reconciled(owns=[Pod])
+@reconciled(owns=[Pod], settings=["replicas"])
 async def cassandra_operator_410(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Decommissions a node in one pass, and deletes it in the next, when the user may want it back."""
     for ordinal in range(cluster.spec.replicas):
@@ -90,7 +91,7 @@ async def cassandra_operator_410(cluster: Cluster, ctx: Context, *, repaired: bo
             await ctx.client.patch(pod, merge_patch(_labelled(decommissioned=None)))
 
 
-@reconciled(owns=[Pod])
+@reconciled(owns=[Pod], settings=["replicas"])
 async def nifikop_86(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Takes the steps of adding a node only while the node is wanted, and removes no node that lacks the last step."""
     nodes = dict(cluster.status.nodes) if cluster.status else {}
@@ -114,7 +115,7 @@ async def become_ready(world: World) -> None:
 
 
 # ---------------------------------------------------------------- a part that does not exist
-@reconciled(owns=[StatefulSet])
+@reconciled(owns=[StatefulSet], settings=["sharding"])
 async def mongodb_operator_434(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Reads the config servers of a cluster without sharding."""
     await ctx.apply(stateful_set(cluster, "rs0"))
@@ -148,9 +149,11 @@ def mongodb_operator_590(*, repaired: bool) -> Operator:
     """Goes on after it has removed the finalizer, and creates Secrets for a cluster that is gone."""
     operator = new_operator()
 
-    @operator.reconciler(Cluster, owns=[Secret])
+    kind = cluster_with()
+
+    @operator.reconciler(kind, owns=[Secret])
     async def reconcile(request: Request, ctx: Context) -> None:
-        cluster = await ctx.client.get_or_none(Cluster, request.key)
+        cluster = await ctx.client.get_or_none(kind, request.key)
         if cluster is None:
             return
         if is_deleting(cluster):
@@ -180,9 +183,11 @@ def zookeeper_operator_410(*, repaired: bool) -> Operator:
             await _let_go(cluster, ctx)
         return not repaired
 
-    @operator.reconciler(Cluster, owns=[ConfigMap, StatefulSet])
+    kind = cluster_with("replicas")
+
+    @operator.reconciler(kind, owns=[ConfigMap, StatefulSet])
     async def reconcile(request: Request, ctx: Context) -> None:
-        cluster = await ctx.client.get_or_none(Cluster, request.key)
+        cluster = await ctx.client.get_or_none(kind, request.key)
         if cluster is not None and await finalizers(cluster, ctx):
             await ctx.apply(config_map(cluster, "config", size=str(cluster.spec.replicas)), owner=cluster)
             await ctx.apply(stateful_set(cluster, replicas=cluster.spec.replicas), owner=cluster)
@@ -191,7 +196,7 @@ def zookeeper_operator_410(*, repaired: bool) -> Operator:
 
 
 # ---------------------------------------------------------------- an application that keeps its first configuration
-@reconciled(owns=[ConfigMap])
+@reconciled(owns=[ConfigMap], settings=["sharding"])
 async def mongodb_operator_591(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lets a replica set keep the identity of its former config servers, which new ones do not accept.
 
@@ -217,7 +222,7 @@ async def mongodb_operator_591(cluster: Cluster, ctx: Context, *, repaired: bool
         patch.status.phase = "ready" if accepted else "error"
 
 
-@reconciled(owns=[Pod], watches=[CLAIMS])
+@reconciled(owns=[Pod], watches=[CLAIMS], settings=["tls", "storage"])
 async def yugabyte_operator_43(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Restarts a master for new certificates while it formats its disk."""
     tls = str(cluster.spec.tls).lower()
@@ -263,7 +268,7 @@ class LimitedCluster(Object[LimitedClusterSpec, ClusterStatus]):
     gvk = GroupVersionKind("corpus.opsdk.dev", "v1", "Cluster")
 
 
-@reconciled(owns=[Service])
+@reconciled(owns=[Service], settings=["ui_port"])
 async def yugabyte_operator_33(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when its port is not positive."""
     existing = await child(cluster, ctx, Service, "ui")

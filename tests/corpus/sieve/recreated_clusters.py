@@ -26,6 +26,7 @@ from tests.corpus.sieve.kit import (
     claims_are_there,
     cleaned_up,
     cluster_of,
+    cluster_with,
     creating,
     delete_cluster,
     key_of,
@@ -41,7 +42,7 @@ CREATE = creating(replicas=2)
 
 
 # ---------------------------------------------------------------- claims by label, or by name
-@cleaned_up(members(), watches=[CLAIMS])
+@cleaned_up(members(), watches=[CLAIMS], settings=["replicas", "storage"])
 async def cass_operator_559(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists the claims to delete by the label with the name of the cluster."""
     labels = {UID_LABEL: cluster.metadata.uid} if repaired else {}
@@ -49,7 +50,7 @@ async def cass_operator_559(cluster: Cluster, ctx: Context, *, repaired: bool) -
         await ctx.client.delete(each, missing_ok=True)
 
 
-@cleaned_up(members(labels={"datacenter": "dc1"}), watches=[CLAIMS])
+@cleaned_up(members(labels={"datacenter": "dc1"}), watches=[CLAIMS], settings=["replicas", "storage"])
 async def cassandra_operator_402(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists the claims to delete by labels for cluster and datacenter, which the next cluster has too."""
     for each in await children(cluster, ctx, PersistentVolumeClaim, datacenter="dc1"):
@@ -57,7 +58,7 @@ async def cassandra_operator_402(cluster: Cluster, ctx: Context, *, repaired: bo
             await ctx.client.delete(each, missing_ok=True)
 
 
-@cleaned_up(members(), watches=[CLAIMS])
+@cleaned_up(members(), watches=[CLAIMS], settings=["replicas", "storage"])
 async def casskop_316(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Builds the names of the claims to delete from cluster, datacenter and rack."""
     for ordinal in range(cluster.spec.replicas):
@@ -67,7 +68,7 @@ async def casskop_316(cluster: Cluster, ctx: Context, *, repaired: bool) -> None
         await ctx.client.delete(existing, missing_ok=True)
 
 
-@cleaned_up(members(), watches=[CLAIMS])
+@cleaned_up(members(), watches=[CLAIMS], settings=["replicas", "storage"])
 async def zookeeper_operator_312(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Lists all claims of a name, and deletes each by its name alone."""
     claims = await children(cluster, ctx, PersistentVolumeClaim)
@@ -80,7 +81,7 @@ async def zookeeper_operator_312(cluster: Cluster, ctx: Context, *, repaired: bo
 
 
 # ---------------------------------------------------------------- StatefulSets, and their claims
-@cleaned_up(members("", has_claims=False), owns=[StatefulSet])
+@cleaned_up(members("", has_claims=False), owns=[StatefulSet], settings=["replicas"])
 async def rabbitmq_operator_648(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of the cluster's name before it lets the cluster go."""
     existing = await ctx.client.get_or_none(StatefulSet, key_of(cluster))
@@ -88,7 +89,7 @@ async def rabbitmq_operator_648(cluster: Cluster, ctx: Context, *, repaired: boo
         await ctx.client.delete(existing, missing_ok=True)
 
 
-@cleaned_up(members("rs0"), owns=[StatefulSet], watches=[CLAIMS])
+@cleaned_up(members("rs0"), owns=[StatefulSet], watches=[CLAIMS], settings=["replicas", "storage"])
 async def mongodb_operator_430(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the StatefulSet of a replica set and then its claims, all by their names."""
     existing = await child(cluster, ctx, StatefulSet, "rs0")
@@ -101,7 +102,7 @@ async def mongodb_operator_430(cluster: Cluster, ctx: Context, *, repaired: bool
             await ctx.client.delete(each, missing_ok=True)
 
 
-@cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS])
+@cleaned_up(members("pxc"), owns=[StatefulSet], watches=[CLAIMS], settings=["replicas", "storage"])
 async def xtradb_operator_716(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Does not look at the owner of the StatefulSet whose claims it deletes."""
     existing = await child(cluster, ctx, StatefulSet, "pxc")
@@ -116,13 +117,15 @@ def elastic_operator_5249(*, repaired: bool) -> Operator:
     """Deletes the Secrets without an owner reference when the cache does not have their cluster."""
     operator = new_operator(elected=True)
 
-    @operator.reconciler(Cluster, watches=[WatchSpec(kind=Secret, handler=cluster_of)])
+    kind = cluster_with()
+
+    @operator.reconciler(kind, watches=[WatchSpec(kind=Secret, handler=cluster_of)])
     async def reconcile(request: Request, ctx: Context) -> None:
-        cluster = await ctx.client.get_or_none(Cluster, request.key)
+        cluster = await ctx.client.get_or_none(kind, request.key)
         if cluster is not None:
             for suffix in ("elastic-user", "http-certs-public", "transport-certs-public"):
                 await ctx.apply(secret(cluster, suffix), owner=None)
-        elif not repaired or await ctx.client.get_or_none(Cluster, request.key, uncached=True) is None:
+        elif not repaired or await ctx.client.get_or_none(kind, request.key, uncached=True) is None:
             selector = {CLUSTER_LABEL: request.name}
             for each in await ctx.client.list(Secret, namespace=request.namespace, label_selector=selector):
                 await ctx.client.delete(each, missing_ok=True)

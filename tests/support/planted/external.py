@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
 from opsdk import Context, Operator
+from opsdk.event.request import Request
 from opsdk.rbac.rules import patches_status
+from opsdk.recipes.finalizers import add_finalizer, is_deleting, remove_finalizer
 from opsdk.testing.doubles import ClusterSnapshot, Doubles
-from planted.kinds import Body, Site
+from planted.kinds import Body, Site, operator_of
 
 
 class AbsentError(Exception):
@@ -148,3 +151,39 @@ def _named(records: Records, text_of: Callable[[Site], str]) -> Operator:
             patch.status.record = record
 
     return _operator(reconcile, finalize)
+
+
+# ---------------------------------------------------------------- kubernetes-sigs/cluster-api-provider-aws#1454
+_FINALIZER: Final = "planted.opsdk.dev/record"
+
+
+def _by_hand(records: Records, *, is_early: bool) -> Operator:
+    async def reconcile(request: Request, ctx: Context) -> None:
+        site = await ctx.client.get_or_none(Site, request.name, namespace=request.namespace)
+        if site is None:
+            return
+        if is_deleting(site):
+            while name := await records.find(_identity(site)):
+                await records.delete(name)
+            if remove_finalizer(site, _FINALIZER):
+                await ctx.client.update(site)
+            return
+        if is_early and add_finalizer(site, _FINALIZER):
+            site = await ctx.client.update(site)
+        record = await records.find(_identity(site)) or await records.create(_identity(site))
+        async with ctx.status(site) as patch:
+            patch.status.record = record
+        if add_finalizer(site, _FINALIZER):
+            await ctx.client.update(site)
+
+    return operator_of(Site, reconcile, rbac=[patches_status(Site)])
+
+
+def late_finalizer(_: ClusterSnapshot) -> Doubles[Records]:
+    """The bug: the finalizer is stored after the record, so that the record of an object that goes early stays."""
+    return _doubles(lambda records: _by_hand(records, is_early=False))
+
+
+def late_finalizer_repaired(_: ClusterSnapshot) -> Doubles[Records]:
+    """The finalizer is stored before anything else."""
+    return _doubles(lambda records: _by_hand(records, is_early=True))

@@ -154,3 +154,23 @@ def taken_over_repaired() -> Operator:
             patch.status.text = text
 
     return operator_of(Site, reconcile, owns=[ConfigMap])
+
+
+# ---------------------------------------------------------------- advice
+def _failing() -> Operator:
+    """Each reconcile fails, whatever the name of the object."""
+
+    async def reconcile(site: Site) -> None:
+        raise ValueError(f"{site.metadata.name} cannot be reconciled")
+
+    return operator_of(Site, reconcile)
+
+
+def _unshortened() -> Operator:
+    """The name of a child is longer than that of the object by six characters, and a label has it."""
+
+    async def reconcile(site: Site, ctx: Context) -> None:
+        name = f"{site.metadata.name}-child"
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=name, labels={"name": name}), data={"text": "child"}))
+
+    return operator_of(Site, reconcile, owns=[ConfigMap])

@@ -20,7 +20,7 @@ import msgspec
 
 FOLDER: Final = Path(__file__).parents[1]
 _FACTORY: Final = re.compile(r"^def ([a-z_]+)\(", re.MULTILINE)
-_MODULES: Final = ("names", "memory", "references", "shapes", "habits", "external")
+_MODULES: Final = ("names", "memory", "references", "shapes", "habits", "deletion", "external")
 _MAX_TEXT: Final = 110
 
 

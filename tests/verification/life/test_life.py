@@ -20,6 +20,11 @@ IN_CI = {
     "taken_over": Oracle.FOREIGN_OBJECTS,
     "cut_names": Oracle.NEIGHBOURS,
     "kept_record": Oracle.LEFT_OVER,
+    "deleted_credentials": Oracle.DELETION,
+    "replaced_annotations": Oracle.FOREIGN_OBJECTS,
+    "dropped_finalizers": Oracle.DELETION,
+    "foreground_deletion": Oracle.DELETION,
+    "terminating_namespace": Oracle.DELETION,
 }
 """The planted bugs of the fast tests, and what finds them."""
 ALL = {each.name: each for each in planted()}
@@ -58,6 +63,23 @@ def test_the_command_finds_each_planted_bug(name: str) -> None:
     assert run(each.arguments(repaired=False)).found
     twin = run(each.arguments(repaired=True))
     assert (twin.found, twin.status) == ([], 0)
+
+
+def advice_of(operator: str) -> list[str]:
+    """The advice of workloads like life."""
+    summary = GeneratedSummary()
+    check_life(OperatorInputs(operator=operator, operations=4).generated(), summary, sleep=lambda _: None)
+    return summary.advice
+
+
+@pytest.mark.slow
+def test_a_long_name_is_to_blame_only_where_a_short_one_succeeds() -> None:
+    """A reconcile that fails for each name says nothing about long ones."""
+    assert advice_of("planted.names:_failing") == []
+    assert [each.partition(" fails")[0] for each in advice_of("planted.names:_unshortened")] == [
+        "the reconcile of a Site whose name has 63 characters",
+        "the reconcile of a Site whose name has 253 characters",
+    ]
 
 
 def test_the_memory_of_modules_behind_doubles_ends_with_a_process(

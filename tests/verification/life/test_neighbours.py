@@ -96,3 +96,13 @@ def test_what_is_left_over_and_what_is_missing_is_named() -> None:
         "configmaps default/child is left over after the deletion of a",
         "configmaps default/other of b is gone after the deletion of a",
     ]
+
+
+def test_a_claim_stays_with_its_data_unless_the_operator_deletes_claims() -> None:
+    """The claims of a StatefulSet outlive it, too; an operator that deletes some must delete all of them."""
+    key = "core/persistentvolumeclaims/default/data"
+    one = Alone("a", "demo/sites/a", RestState(objects={key: [{}]}))
+    assert left_over([one], [], RestState(objects={key: [{}]}), RestState()) == []
+    state = RestState(objects={key: [{}]}, deleted={"core/persistentvolumeclaims/default/other": 1})
+    texts = [each.text for each in left_over([one], [], state, RestState())]
+    assert texts == ["persistentvolumeclaims default/data is left over after the deletion of a"]
