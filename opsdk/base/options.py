@@ -38,8 +38,8 @@ class _OptionsType(msgspec.StructMeta):
             if not unknown and not arguments:
                 raise
             words = f"does not take {unknown}: it takes" if unknown else "takes keywords only:"
-            known = ", ".join(self.__struct_fields__)
-            raise UsageError(f"{caller_place()}: {self.__name__} {words} {known}") from None
+            keywords = ", ".join(self.__struct_fields__)
+            raise UsageError(f"{caller_place()}: {self.__name__} {words} {keywords}") from None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, metaclass=_OptionsType):

@@ -21,8 +21,8 @@ def log_missing_awaits() -> None:
     Other warnings are shown as before. Python warns once for each place, when the coroutine is freed: usually in the
     statement that called it.
     """
-    shown = warnings.showwarning
-    if getattr(shown, "logs_missing_awaits", False):
+    previous = warnings.showwarning
+    if getattr(previous, "logs_missing_awaits", False):
         return
 
     def show(  # noqa: PLR0917 - the arguments of warnings.showwarning
@@ -35,7 +35,7 @@ def log_missing_awaits() -> None:
     ) -> None:
         call = _NEVER_AWAITED.match(str(message))
         if call is None:
-            shown(message, category, filename, lineno, file, line)
+            previous(message, category, filename, lineno, file, line)
         else:
             log.error("%s:%d: %s() was called without await and did not run: write await before it",
                       filename, lineno, call[1])  # fmt: skip

@@ -265,7 +265,7 @@ class Chart(Model):
     """Has such fields at each depth."""
 
     points: list[Point]
-    named: dict[str, Point]
+    by_name: dict[str, Point]
     on: bool = False
 
 
@@ -277,8 +277,8 @@ class ChartKind(Object[Chart, None]):
 
 def test_names_that_yaml_reads_otherwise() -> None:
     """A field whose unquoted name is no string in YAML gives a warning with its path."""
-    with pytest.warns(UserWarning, match="kubectl reads the key") as warned:
+    with pytest.warns(UserWarning, match="kubectl reads the key") as records:
         crd_for(ChartKind)
-    paths = [str(each.message).partition(":")[0].rpartition(" ")[2] for each in warned]
-    assert paths == ["v1.spec.points[].y", "v1.spec.named{}.y", "v1.spec.on"]
-    assert 'write "y": with quotes in YAML' in str(warned[0].message)
+    paths = [str(each.message).partition(":")[0].rpartition(" ")[2] for each in records]
+    assert paths == ["v1.spec.points[].y", "v1.spec.byName{}.y", "v1.spec.on"]
+    assert 'write "y": with quotes in YAML' in str(records[0].message)

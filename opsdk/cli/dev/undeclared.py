@@ -31,9 +31,9 @@ class UndeclaredRequests(TelemetryHook):
     def record(self, record: Record) -> None:
         if not isinstance(record, Requested) or "reconcileID" not in current():
             return
-        known = len(self._recorder)
+        count_before = len(self._recorder)
         self._recorder.record(record)
-        if len(self._recorder) == known:
+        if len(self._recorder) == count_before:
             return
         for request in self._recorder.missing(self._rules()):
             advice = _advice(request.permission)
