@@ -25,7 +25,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.policy_checks import PolicyChecker
 from opsdk.webhook.policy_types import field_at, type_of_kind
 
-__all__ = ["AdmissionPolicy", "AdmissionRule", "PolicyBinding", "policy", "policy_of"]
+__all__ = ["AdmissionPolicy", "AdmissionRule", "PolicyBinding", "policy"]
 
 T = TypeVar("T")
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
