@@ -25,7 +25,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.policy_checks import PolicyChecker
 from opsdk.webhook.policy_types import field_at, type_of_kind
 
-__all__ = ["AdmissionPolicy", "AdmissionRule", "PolicyBinding", "policy", "policy_of"]
+__all__ = ["AdmissionPolicy", "AdmissionRule", "PolicyBinding", "policy"]
 
 T = TypeVar("T")
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
@@ -283,7 +283,7 @@ def policy(kind: KindLike[Any], *, name: str = "") -> Callable[[type[T]], type[T
 
 def policy_of(cls: type) -> AdmissionPolicy:
     """Return the policy that a class declares. Raises `UsageError` for a class that `policy` does not decorate."""
-    declared = vars(cls).get(_POLICY) if isinstance(cls, type) else None
+    declared = getattr(cls, "__dict__", {}).get(_POLICY)
     if not isinstance(declared, AdmissionPolicy):
         raise UsageError(f"{getattr(cls, '__name__', cls)!r} declares no policy: decorate the class with @policy(Kind)")
     return declared

@@ -55,7 +55,7 @@ def deploy(
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Apply CRDs, RBAC, Deployment, Services and webhooks of the project's operator, and wait until they work.
+    """Apply CRDs, RBAC, Deployment, Services, policies and webhooks of the operator, and wait until they work.
 
     Exits with status 1 if the operator does not become available, and prints why.
 
@@ -101,7 +101,7 @@ def undeploy(
     kubeconfig: KubeconfigOption = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Delete what opsdk deploy applied: webhooks, Deployment, Services, RBAC, namespace, CRDs.
+    """Delete what opsdk deploy applied: webhooks, Deployment, policies, Services, RBAC, namespace, CRDs.
 
     Objects that opsdk deploy did not create stay. If custom objects exist, nothing is deleted without --delete-objects.
 

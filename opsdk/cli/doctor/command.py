@@ -61,7 +61,7 @@ def doctor(
     ] = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Check a cluster for problems: RBAC, CRDs, webhooks, finalizers, leader election.
+    """Check a cluster for problems: RBAC, CRDs, webhooks, policies, finalizers, leader election.
 
     Exits with status 1 if there is an error. If the operator is deployed, its service account's roles are compared with
     the permissions that it declares, or that tests recorded.
@@ -103,7 +103,7 @@ def cleanup(
     yes: YesOption = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Remove the finalizers and webhook configurations of a removed operator.
+    """Remove the finalizers, webhook configurations and admission policies of a removed operator.
 
     Without the operator, its finalizers block the deletion of objects and namespaces, and its webhooks reject requests.
     Stop the operator first.

@@ -30,7 +30,7 @@ def manifests(
     check: Annotated[bool, typer.Option("--check", help="write nothing; exit with status 1 if a file differs")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Write CRDs, RBAC, Deployment and Services of the project's operator.
+    """Write CRDs, RBAC, Deployment, Services, policies and webhooks of the project's operator.
 
     opsdk generate manifests && kubectl apply -k config
     """
