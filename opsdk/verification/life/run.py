@@ -255,7 +255,7 @@ class _KindLife:
         return [] if problems and self._may_leave(shifted) else _once(problems)
 
     def _may_leave(self, shifted: bool) -> bool:
-        """Whether the spec decides if something outlives an object: with one content it stays, and goes with another."""
+        """Whether the spec decides what outlives an object: with one content it stays, and with another it goes."""
         fates: set[tuple[str, bool]] = set()
         for content in self._contents:
             obj = {**content, "metadata": self._first["metadata"]}
