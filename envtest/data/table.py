@@ -48,8 +48,8 @@ def changed(table: Mapping[str, str], difference: str) -> dict[str, str]:
     """
     other = blocks(difference)
     gone = {key.removeprefix(_GONE) for key in other if key.startswith(_GONE)}
-    kept = {key: block for key, block in table.items() if key not in gone}
-    return kept | {key: block for key, block in other.items() if not key.startswith(_GONE)}
+    remaining = {key: block for key, block in table.items() if key not in gone}
+    return remaining | {key: block for key, block in other.items() if not key.startswith(_GONE)}
 
 
 def difference(table: Mapping[str, str], other: Mapping[str, str]) -> Iterator[str]:

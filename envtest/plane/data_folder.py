@@ -19,12 +19,12 @@ def claim_folder(folder: Path, version: str) -> None:
         ConfigError: if the folder has objects of another version. Nothing in it is changed.
     """
     path = folder / _FILE
-    found = DEFAULT if (folder / _OBJECTS).exists() else version
+    stored = DEFAULT if (folder / _OBJECTS).exists() else version
     if path.exists():
-        found = path.read_text().strip()
-    if found != version:
+        stored = path.read_text().strip()
+    if stored != version:
         raise ConfigError(
-            f"{folder} has the objects of Kubernetes {found}, not of {version}: serve {found}, or give another folder"
+            f"{folder} has the objects of Kubernetes {stored}, not of {version}: serve {stored}, or give another folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{version}\n")

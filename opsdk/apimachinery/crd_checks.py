@@ -7,8 +7,8 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/valid
 
 from __future__ import annotations
 
+import logging
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +18,8 @@ from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
+log = logging.getLogger(__name__)
+
 _SCALARS = ("string", "integer", "number", "boolean")
 _COLUMN_TYPES = (*_SCALARS, "date")
 _PATH = re.compile(r"(\.[^.\[\]]+|\[[^\]]+\])+")
@@ -26,7 +28,7 @@ _PATH = re.compile(r"(\.[^.\[\]]+|\[[^\]]+\])+")
 def check_definition(crd: JsonObject) -> None:
     """Raise `UsageError` with all mistakes in the names, paths and schemas of `crd`, one on each line.
 
-    Warns of field names that YAML reads otherwise.
+    Logs a warning for each field whose name YAML reads otherwise.
     """
     name = crd["metadata"]["name"]
     mistakes = [*_names(crd["spec"]), *_storage(crd["spec"])]
@@ -38,7 +40,7 @@ def check_definition(crd: JsonObject) -> None:
     for version in crd["spec"]["versions"]:
         for path, word in _quoted_names(version["schema"]["openAPIV3Schema"], ""):
             text = f"{name} {version['name']}{path}: kubectl reads the key {word} as a {resolve(word)[0]}"
-            warnings.warn(f'{text}: rename the field, or write "{word}": with quotes in YAML', stacklevel=2)
+            log.warning('%s: rename the field, or write "%s": with quotes in YAML', text, word)
 
 
 def _names(spec: JsonObject) -> Iterator[str]:

@@ -295,8 +295,8 @@ def _attributes(cls: type) -> dict[str, Any]:
     for base in reversed(cls.__mro__[:-1]):
         attributes |= {key: value for key, value in vars(base).items() if not key.startswith("__")}
     if unknown := sorted(attributes.keys() - _ATTRIBUTES):
-        known = ", ".join(sorted(_ATTRIBUTES))
-        raise UsageError(f"the policy {cls.__name__} has no attribute {unknown[0]}: choose among {known}")
+        choices = ", ".join(sorted(_ATTRIBUTES))
+        raise UsageError(f"the policy {cls.__name__} has no attribute {unknown[0]}: choose among {choices}")
     return attributes
 
 

@@ -246,9 +246,9 @@ def test_predicates_of_a_list_are_combined() -> None:
 
 def test_the_kinds_without_a_generation_are_those_of_the_server() -> None:
     """The local server counts no generation of them either."""
-    strategy = pytest.importorskip("envtest.groups.common.strategy", reason="needs the envtest extra")
+    traits = pytest.importorskip("envtest.groups.common.kind_traits", reason="needs the envtest extra")
     for kind in WITHOUT_GENERATION:
-        assert f"{kind.kind.lower()}s" not in strategy._GENERATION
+        assert not traits.traits_of(kind.group, f"{kind.kind.lower()}s").has_generation
 
 
 async def _reconcile_any(request: Request) -> None: ...

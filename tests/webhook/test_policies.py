@@ -232,8 +232,6 @@ def test_two_policies_of_an_operator_need_two_names() -> None:
         operator.add_policy(declared)
     with pytest.raises(UsageError, match="'Shop' declares no policy: decorate the class"):
         Operator("shops").add_policy(Shop)
-    with pytest.raises(UsageError, match=r"the name 'My Shops\.limits' of a policy"):
-        Operator("My Shops").add_policy(declared)
 
 
 def test_the_name_is_that_of_the_class() -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.life.actions import DeleteObjects, Forget
-from opsdk.verification.life.foreign_objects import Remember, Remove
+from opsdk.verification.life.foreign_objects import Remember, RemoveForeign
 from opsdk.verification.life.neighbours import NAMESPACES
 
 __all__ = ["HELD", "Deletion", "deletions_of"]
@@ -53,7 +53,7 @@ def deletions_of(
     # A deletion in the foreground removes the children first, after the operator has seen that the object goes.
     held = {**obj, "metadata": {**obj["metadata"], "finalizers": [HELD]}}
     remember = Remember(children)
-    yield Deletion("while another controller holds it", held, [remember, delete, Remove(remember)])
+    yield Deletion("while another controller holds it", held, [remember, delete, RemoveForeign(remember)])
     if namespaced:
         space: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACES[2]}}
         moved = {**obj, "metadata": {**obj["metadata"], "namespace": NAMESPACES[2]}}

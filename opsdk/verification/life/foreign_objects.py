@@ -14,7 +14,7 @@ from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.oracles import StateDifference
 
-__all__ = ["Annotate", "Occupy", "Remember", "Remove", "lost_annotations", "taken_over"]
+__all__ = ["Annotate", "Occupy", "Remember", "RemoveForeign", "lost_annotations", "taken_over"]
 
 _MARK: Final = "verify.example.com/foreign"
 _IDENTITY: Final = ("name", "namespace", "labels")
@@ -41,7 +41,7 @@ class Remember:
                 self.objects[key] = tree
 
 
-class Remove:
+class RemoveForeign:
     """Deletes the children, as the garbage collector does."""
 
     __name__ = "remove"

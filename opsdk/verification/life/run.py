@@ -148,10 +148,10 @@ class _KindLife:
         find(False)
         outcomes, self._explained = self._explained, None
         texts = [each.text for each in problems[:_MAX_SHOWN]]
-        found = [causes_of(outcome, texts) for outcome in reversed(outcomes or ())]
+        causes_of_runs = [causes_of(outcome, texts) for outcome in reversed(outcomes or ())]
         # A run of another part of the scenario may have no write of what is wrong, only a last one.
-        found.sort(key=lambda causes: all(each.role == LAST_WRITE for each in causes))
-        return tuple(each.shortened(short_text) for each in next(filter(None, found), ()))
+        causes_of_runs.sort(key=lambda causes: all(each.role == LAST_WRITE for each in causes))
+        return tuple(each.shortened(short_text) for each in next(filter(None, causes_of_runs), ()))
 
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:

@@ -131,8 +131,8 @@ def restored_binding(
     metadata: JsonObject = {"name": declared.target.name}
     for key in ("labels", "annotations"):
         values: JsonObject = policy_tree["metadata"].get(key) or {}
-        if kept := {name: text for name, text in values.items() if name != _LAST_APPLIED}:
-            metadata[key] = kept
+        if own := {name: text for name, text in values.items() if name != _LAST_APPLIED}:
+            metadata[key] = own
     kind = declared.target.kind.kind
     tree = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": policy.spec}
     appliers = [manager.name for manager in managers_of(policy_tree) if manager.operation == APPLY]

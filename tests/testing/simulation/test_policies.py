@@ -139,7 +139,7 @@ def test_three_hundred_seeds(block: int) -> None:
 
 def test_a_policy_without_its_binding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulation itself sees a server that decides nothing."""
-    kept = [tree for tree in policy_of(Limit).objects("stalls") if not tree["kind"].endswith("Binding")]
-    monkeypatch.setattr(Operator, "admission_policies", lambda _: kept)
+    without = [tree for tree in policy_of(Limit).objects("stalls") if not tree["kind"].endswith("Binding")]
+    monkeypatch.setattr(Operator, "admission_policies", lambda _: without)
     with pytest.raises(AssertionError, match="is stored beside"):
         simulate(STALLS, range(1), name="STALLS")
