@@ -62,16 +62,16 @@ def parse_version(text: str) -> str:
     >>> parse_version("v1.36.2"), parse_version("1.35")
     ('1.36', '1.35')
     """
-    versions = ", ".join(VERSIONS)
+    choices = ", ".join(VERSIONS)
     minor = minor_of(text)
     if not minor:
-        raise ConfigError(f"{text!r} is not a version of Kubernetes: give one of {versions}")
+        raise ConfigError(f"{text!r} is not a version of Kubernetes: give one of {choices}")
     if minor in VERSIONS:
         return minor
     versions = [tuple(map(int, version.split("."))) for version in VERSIONS]
     age = "older" if tuple(map(int, minor.split("."))) < min(versions) else "newer"
     raise ConfigError(
-        f"Kubernetes {minor} is {age} than the versions that envtest serves: give one of {versions},"
+        f"Kubernetes {minor} is {age} than the versions that envtest serves: give one of {choices},"
         " or use a real API server of that version"
     )
 
