@@ -23,7 +23,7 @@ from opsdk import Context, ObjectMeta
 from opsdk.builder.reconciler_options import ReconcilerOptions
 from opsdk.cli.__main__ import main
 from opsdk.cli.project import find_project
-from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
+from opsdk.cli.scaffold.files import add_module, check_group_version, check_new_kind, module_of, package_of
 from opsdk.cli.scaffold.record import NAME
 from opsdk.errors import UsageError
 from opsdk.testing.running import running
@@ -268,7 +268,7 @@ def test_kinds_whose_names_the_modules_have(tmp_path: Path, monkeypatch: pytest.
     classes = {name for name in names - own if name[0].isupper()}
     for name in classes:
         with pytest.raises(UsageError, match=f"another class {name}: choose a longer kind"):
-            module_of(name)
+            check_new_kind(name)
     generated = {"annotations", "main", "make_operator"} | {name for name in names if name.startswith("test_")}
     kinds = {name.title().replace("_", "") for name in names - own - classes - generated} - classes
     assert {module_of(kind) for kind in kinds} & names == set()

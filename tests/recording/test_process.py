@@ -464,7 +464,13 @@ class DeployedSample:
         )
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.deep) if name in ("greeter", "secret-copier") else name
+        for name in OPERATORS
+    ],
+)
 def test_a_sample_replays_as_its_manifests_deploy_it(name: str, tmp_path: Path) -> None:
     """With leader election, own certificates, webhooks and Secrets: a first start, and a restart that finds them."""
     with server(tmp_path) as kubeconfig, DeployedSample(name, tmp_path, kubeconfig) as sample:

@@ -14,6 +14,7 @@ from opsdk.cli.project import Project, current_project
 from opsdk.cli.scaffold.files import (
     add_module,
     check_group_version,
+    check_new_kind,
     declared_version,
     existing_api_advice,
     module_of,
@@ -68,6 +69,7 @@ def create_api(
     """
     project = current_project()
     check_group_version(group, version)
+    check_new_kind(kind)
     module = module_of(kind)
     own_imports = [
         f"from {project.package}.{module} import {kind}, {kind}Spec",

@@ -40,18 +40,22 @@ def package_of(name: str) -> str:
 def module_of(kind: str) -> str:
     """Return the module of a kind, in snake case; `_` follows a name that Python or the module itself has.
 
-    Raises `UsageError` for an invalid kind, and for one that hides a class of opsdk in its module.
+    Raises `UsageError` for an invalid kind.
 
     >>> module_of("HTTPRoute"), module_of("Widget"), module_of("Class")
     ('http_route', 'widget', 'class_')
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,62}", kind):
         raise UsageError(f"{kind!r} is not a valid kind: write it in CamelCase, such as Widget")
-    if kind in _IMPORTED:
-        raise UsageError(f"the new module imports another class {kind}: choose a longer kind, such as My{kind}")
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
     taken = keyword.iskeyword(module) or hasattr(builtins, module) or module in _LOCAL
     return f"{module}_" if taken else module
+
+
+def check_new_kind(kind: str) -> None:
+    """Raise `UsageError` for a kind that hides a class of opsdk in its new module."""
+    if kind in _IMPORTED:
+        raise UsageError(f"the new module imports another class {kind}: choose a longer kind, such as My{kind}")
 
 
 def check_group_version(group: str, version: str) -> None:
