@@ -60,12 +60,12 @@ FAST = {
     "percona-xtradb-cluster-operator-1069",
 }
 """A case of each oracle. The other cases prove that the corpus is found."""
-EACH = [pytest.param(case, id=case.name, marks=[] if case.name in FAST else pytest.mark.slow) for case in CASES]
 DEEP = [pytest.mark.slow, pytest.mark.deep]
-TWINS = [
+EACH = [
     pytest.param(case, id=case.name, marks=[] if case.name in FAST else DEEP if place % 3 else pytest.mark.slow)
     for place, case in enumerate(CASES)
 ]
+"""Two of three run with the deep tests, and all with ``make corpus``."""
 
 
 @pytest.mark.parametrize("case", EACH)
@@ -75,7 +75,7 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
     assert search_with_generated_resources(case, workload=workload).oracle == oracle
 
 
-@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("case", EACH)
 def test_the_twin_is_silent(case: CorpusCase) -> None:
     """The workload that finds the bug finds nothing in the twin. ``make corpus`` runs all workloads."""
     workload, _ = FOUND_BY[case.name]

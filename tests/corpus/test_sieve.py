@@ -17,16 +17,14 @@ from tests.corpus.table import PAGE, render
 RESULTS = read_results()
 FAST = {case.pattern: case.name for case in CASES}
 """A case of each pattern. The other cases prove that the corpus is found."""
-EACH = [
-    pytest.param(case, id=case.name, marks=[] if case.name in FAST.values() else pytest.mark.slow) for case in CASES
-]
 DEEP = [pytest.mark.slow, pytest.mark.deep]
-TWINS = [
+EACH = [
     pytest.param(
         case, id=case.name, marks=[] if case.name in FAST.values() else DEEP if place % 3 else pytest.mark.slow
     )
     for place, case in enumerate(CASES)
 ]
+"""Two of three run with the deep tests, and all with ``make corpus``."""
 
 
 def test_the_corpus_has_the_bugs_of_the_study() -> None:
@@ -51,7 +49,7 @@ def test_the_bug_is_found(case: CorpusCase) -> None:
 
 
 @pytest.mark.parametrize("others", [2, pytest.param(4, marks=DEEP)])
-@pytest.mark.parametrize("case", TWINS)
+@pytest.mark.parametrize("case", EACH)
 def test_the_twin_survives(case: CorpusCase, others: int) -> None:
     """Disturbances of the kind that finds the bug, and some others, do no harm. ``make corpus`` runs all of them."""
     disturbance = RESULTS[case.name].disturbance

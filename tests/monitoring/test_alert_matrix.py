@@ -59,6 +59,7 @@ def test_a_fault_fires_its_alert_and_no_other(fault: Fault, tmp_path: Path) -> N
 
 @needs_promtool
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "fault",
     [fault for fault, row in MATRIX.items() if row.without_election is not None],
@@ -219,8 +220,8 @@ def test_a_gap_in_a_recording_is_its_end(tmp_path: Path) -> None:
     ("late", "minutes", "expected"),
     [
         (0.5, 120, {"OpsdkErrorBudgetBurnsFast", "OpsdkErrorBudgetBurnsSlowly"}),
-        (0.1, 420, {"OpsdkErrorBudgetBurnsSlowly"}),
-        (0.02, 420, set()),
+        pytest.param(0.1, 420, {"OpsdkErrorBudgetBurnsSlowly"}, marks=pytest.mark.deep),
+        pytest.param(0.02, 420, set(), marks=pytest.mark.deep),
     ],
 )
 def test_the_error_budget_burns(late: float, minutes: int, expected: set[str], tmp_path: Path) -> None:
