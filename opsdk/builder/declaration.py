@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # start-up time: most operators have no webhooks
     from opsdk.webhook.conversion import Converter
     from opsdk.webhook.policies import AdmissionPolicy
     from opsdk.webhook.registered.comparison import RegisteredObject
+    from opsdk.webhook.registered.policy_targets import RegisteredPolicy
 
 T = TypeVar("T", bound=AnyObject)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -457,7 +458,7 @@ class OperatorDeclaration:
 
         return policy_objects(self.policies, self.name)
 
-    def registered_policies(self) -> list[RegisteredObject]:
+    def registered_policies(self) -> list[RegisteredPolicy]:
         """Return the policies and bindings that the operator follows; none for an operator of some namespaces."""
         if not self.policies or self.options.cluster.cache.namespaces:
             return []

@@ -16,12 +16,13 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.steps.last_reconciled import ANNOTATION
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import ControllerKinds, cached_namespaces, election_rules, metrics_rules
-from opsdk.rbac.permissions import ALL_NAMESPACES, RuleSet
+from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule, deletes, patches_status, reads, records_events
 
 if TYPE_CHECKING:  # start-up time: most operators have no webhooks
     from opsdk.webhook.certificates.options import SelfSigned
     from opsdk.webhook.registered.comparison import RegisteredObject
+    from opsdk.webhook.registered.policy_targets import RegisteredPolicy
 
 
 def operator_rules(
@@ -32,7 +33,7 @@ def operator_rules(
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
     registered: Sequence[RegisteredObject] = (),
-    policies: Sequence[RegisteredObject] = (),
+    policies: Sequence[RegisteredPolicy] = (),
     serves_webhooks: bool = True,
 ) -> RuleSet:
     """Return all RBAC rules that an operator needs. Pure.
@@ -158,16 +159,6 @@ def registration_rules(
         yield RbacRule(verbs, each.target.kind.kind, resource_names=[each.target.name])
 
 
-def policy_rules(policies: Iterable[RegisteredObject]) -> Iterable[RbacRule]:
-    """Return the rules with which an operator follows its policies and creates a deleted binding again.
-
-    The API server lets a user create a binding only if the user may read its parameters. So bindings that select them
-    by labels are only followed.
-    """
-    for each in policies:
-        assert each.policy is not None  # see `registered_policies`
-        verbs = "get list watch create patch" if each.policy.is_restored else "get list watch"
-        yield RbacRule(verbs, each.target.kind.kind, resource_names=[each.target.name])
-        if each.policy.is_restored and (params := each.policy.params) is not None:
-            place = [params.namespace] if params.namespace else [ALL_NAMESPACES]
-            yield RbacRule("get", params.kind, resource_names=[params.name], namespaces=place)
+def policy_rules(policies: Iterable[RegisteredPolicy]) -> Iterable[RbacRule]:
+    """Return the rules with which an operator follows its policies and creates deleted bindings again."""
+    return chain.from_iterable(each.rules() for each in policies)

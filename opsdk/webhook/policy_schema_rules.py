@@ -118,7 +118,7 @@ def _rule(rule: Mapping[str, Any], place: _Place, kind: str) -> AdmissionRule:
             what = "optional_old_self" if place.is_single else "the elements of a list or map"
             raise UsageError(
                 f"{kind}: a policy cannot have the rule {rule['rule']!r} of {place.path or 'the object'}, which uses "
-                f"oldSelf with {what}: write a AdmissionRule with oldObject"
+                f"oldSelf with {what}: write an AdmissionRule with oldObject"
             )
         text = _with_old(text, place)
     field_path = place.path + rule.get("fieldPath", "")

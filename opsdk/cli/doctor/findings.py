@@ -21,6 +21,7 @@ from opsdk.webhook.registered.comparison import (
     registered_webhooks,
 )
 from opsdk.webhook.registered.policies import compare_policy
+from opsdk.webhook.registered.policy_targets import RegisteredPolicy
 
 # Seconds after which a pending finalizer is reported.
 _SLOW_FINALIZER = 300.0
@@ -164,7 +165,7 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
         yield finding(Level.OK, f"{len(live['webhooks'])} webhooks are served")
 
 
-def of_policy(declared: RegisteredObject, live: JsonObject | None) -> Iterator[Finding]:
+def of_policy(declared: RegisteredPolicy, live: JsonObject | None) -> Iterator[Finding]:
     """Check that an admission policy or binding exists and is as declared."""
     subject = str(declared.target)
     faults = compare_policy(declared, live).faults

@@ -34,7 +34,6 @@ from opsdk.apimachinery.object import TypedObject
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget, injection_patch, is_called_by
 from opsdk.webhook.configurations import WebhookClientConfig, conversion_stanza
-from opsdk.webhook.registered.policy_targets import PolicyTarget, RegisteredPolicy
 
 _CONVERSION = "/spec/conversion"
 _APPLY_DEFINITION = "apply the CustomResourceDefinition of this version"
@@ -95,7 +94,7 @@ class RegisteredWebhook(NamedTuple):
 
 
 class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that the operator registered, with the parts that it depends on.
+    """A definition or configuration that the operator registered, with the parts that it depends on.
 
     Attributes:
         target: its kind and name.
@@ -103,15 +102,13 @@ class RegisteredObject(msgspec.Struct, frozen=True, kw_only=True):
         versions: of the definition.
         scope: of the definition; empty if it is not compared.
         webhooks: of a configuration.
-        policy: of an admission policy or binding, which `opsdk.webhook.registered.policies` compares.
     """
 
-    target: InjectionTarget | PolicyTarget
+    target: InjectionTarget
     converted: bool = False
     versions: tuple[RegisteredVersion, ...] = ()
     scope: str = ""
     webhooks: tuple[RegisteredWebhook, ...] = ()
-    policy: RegisteredPolicy | None = None
 
 
 class RegistrationFault(NamedTuple):
@@ -159,7 +156,6 @@ def compare(
             does not know it, because other programs issue its certificates: then nothing is restored.
         was_seen: this process saw the object before. An object that is not created yet is not critical.
     """
-    assert isinstance(declared.target, InjectionTarget)  # not a policy
     kind = declared.target.kind
     if tree is None:
         return RegistrationDiff([], "", (_missing(declared, was_seen=was_seen),))

@@ -41,10 +41,11 @@ from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.registered.comparison import RegisteredObject, RegistrationDiff, RegistrationFault, compare
 from opsdk.webhook.registered.policies import compare_policy, restored_binding
-from opsdk.webhook.registered.policy_targets import PolicyTarget
+from opsdk.webhook.registered.policy_targets import PolicyTarget, RegisteredBinding, RegisteredPolicy
 
 log = SafeLogger(__name__)
 
+Registered = RegisteredObject | RegisteredPolicy
 RegisteredTarget = InjectionTarget | PolicyTarget
 NewCache = Callable[[CacheOptions], Cache]
 """Returns a cache of its own: ``Cluster.new_cache``."""
@@ -61,7 +62,7 @@ _ROLE_ADVICE: Final = "apply the roles that opsdk generate rbac prints"
 class _Followed:
     """The state of one registered object."""
 
-    def __init__(self, declared: RegisteredObject) -> None:
+    def __init__(self, declared: Registered) -> None:
         self.declared = declared
         self.changed = asyncio.Event()
         self.lock = asyncio.Lock()
@@ -83,7 +84,7 @@ class _Followed:
 
     def observe(self, tree: JsonObject | None, client_config: WebhookClientConfig | None) -> RegistrationDiff:
         """Compare a state of the object with the declaration."""
-        if self.declared.policy is not None:
+        if isinstance(self.declared, RegisteredPolicy):
             comparison = compare_policy(self.declared, tree)
         else:
             comparison = compare(self.declared, tree, client_config, was_seen=self.was_seen)
@@ -95,9 +96,11 @@ class _Followed:
         return comparison
 
     @property
-    def is_restorable(self) -> bool:
-        """Whether it is a deleted binding, which is created again."""
-        return self.tree is None and self.declared.policy is not None and self.declared.policy.is_restored
+    def deleted_binding(self) -> RegisteredBinding | None:
+        """The binding to create again; None if it exists or is something else."""
+        declared = self.declared
+        is_deleted = isinstance(declared, RegisteredBinding) and declared.is_restored and self.tree is None
+        return declared if is_deleted else None
 
 
 class RegisteredObjects:
@@ -129,7 +132,7 @@ class RegisteredObjects:
     def __init__(
         self,
         client: Client,
-        objects: Iterable[RegisteredObject] = (),
+        objects: Iterable[Registered] = (),
         *,
         client_config: WebhookClientConfig | None = None,
         new_cache: NewCache | None = None,
@@ -149,7 +152,7 @@ class RegisteredObjects:
         self.confirm: Callable[[bytes], Awaitable[None]] | None = None
         self.declare(objects)
 
-    def declare(self, objects: Iterable[RegisteredObject]) -> None:
+    def declare(self, objects: Iterable[Registered]) -> None:
         """Set the objects. The state of those that stay is kept."""
         before = self._followed
         self._followed = {declared.target: before.get(declared.target) or _Followed(declared) for declared in objects}
@@ -258,8 +261,8 @@ class RegisteredObjects:
         if self._client_config is not None and self.ca_bundle is None:
             return 0.0  # the first `restore_all` follows
         comparison = followed.observe(followed.tree, self._wanted)
-        if followed.is_restorable:
-            return await self._restore_binding(followed, comparison)
+        if (binding := followed.deleted_binding) is not None:
+            return await self._restore_binding(followed, binding, comparison)
         if not comparison.patch:
             self._report(followed, *comparison.faults)
             return max(followed.contention.calm_at - monotonic(), _TICK) if followed.contended is not None else 0.0
@@ -271,20 +274,20 @@ class RegisteredObjects:
             return None
         return 0.0
 
-    async def _restore_binding(self, followed: _Followed, comparison: RegistrationDiff) -> float | None:
+    async def _restore_binding(
+        self, followed: _Followed, binding: RegisteredBinding, comparison: RegistrationDiff
+    ) -> float | None:
         """Create a deleted binding again whose policy still exists. Returns as `_bring`."""
-        declared, contention = followed.declared, followed.contention
-        assert declared.policy is not None  # see `_Followed.is_restorable`
-        assert declared.policy.policy is not None
-        assert followed.missing_since is not None
+        contention = followed.contention
+        assert followed.missing_since is not None  # `observe` saw that it is missing
         self._report(followed, *comparison.faults)
         deleted_for = monotonic() - followed.missing_since
         if (delay := max(_UNINSTALL_SECONDS - deleted_for, contention.wait(now=monotonic()))) > 0:
             return max(delay, _TICK)
-        policy = declared.policy.policy
+        policy = binding.policy.target
         try:
             live = await self._client.get_or_none(policy.kind.kind, policy.name, uncached=True)
-            restored = restored_binding(declared, to_dict(live) if live is not None else None, self._field_owner)
+            restored = restored_binding(binding, to_dict(live) if live is not None else None, self._field_owner)
             if restored is None:
                 return _DENIED_SECONDS
             obj = Unstructured.from_tree(restored.tree)
@@ -294,7 +297,7 @@ class RegisteredObjects:
             self._report(followed, RegistrationFault(text, _advice(error), critical=False))
             return _DENIED_SECONDS if isinstance(error, ForbiddenError) else None
         contention.written(now=monotonic())
-        log.info("created %s again", declared.target)
+        log.info("created %s again", binding.target)
         return 0.0
 
     @property
@@ -386,7 +389,7 @@ class RegisteredObjects:
     def _report(self, followed: _Followed, *faults: RegistrationFault) -> None:
         """Log the faults that are new, and the end of all."""
         if not self._is_called:
-            is_reported = followed.was_seen or followed.declared.policy is not None
+            is_reported = followed.was_seen or isinstance(followed.declared, RegisteredPolicy)
             faults = tuple(fault._replace(critical=False) for fault in faults if is_reported)
         followed.differences = faults
         followed.contention.wait(now=monotonic())  # forgets the writes after a calm time

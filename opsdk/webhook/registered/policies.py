@@ -20,12 +20,17 @@ from opsdk.base.shortened import shortened
 from opsdk.children.ownership import APPLY, managers_of
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.webhook.registered.comparison import (
-    RegisteredObject,
     RegistrationDiff,
     RegistrationFault,
     shown,
 )
-from opsdk.webhook.registered.policy_targets import PolicyKind, PolicyParams, PolicyTarget, RegisteredPolicy
+from opsdk.webhook.registered.policy_targets import (
+    PolicyKind,
+    PolicyParams,
+    PolicyTarget,
+    RegisteredBinding,
+    RegisteredPolicy,
+)
 
 _APPLY: Final = "apply the policies of this version: opsdk generate policies"
 _FIELDS: Final = (
@@ -40,47 +45,43 @@ _EMPTY: Final[tuple[JsonValue, ...]] = (None, {}, [])
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def registered_policies(objects: Iterable[JsonObject]) -> list[RegisteredObject]:
+def registered_policies(objects: Iterable[JsonObject]) -> list[RegisteredPolicy]:
     """Return what an operator follows of the objects of its policies: each policy, then its bindings."""
-    specs: dict[PolicyTarget, JsonObject] = {}
-    registered = []
+    policies: dict[PolicyTarget, RegisteredPolicy] = {}
+    registered: list[RegisteredPolicy] = []
     for tree in objects:
         target, spec = PolicyTarget(PolicyKind(tree["kind"]), tree["metadata"]["name"]), tree["spec"]
         if (name := spec.get("policyName")) is None:
-            specs[target] = spec
-            policy = RegisteredPolicy(spec=spec)
+            policies[target] = RegisteredPolicy(target=target, spec=spec)
+            registered.append(policies[target])
         else:
             bound = PolicyTarget(PolicyKind(tree["kind"].removesuffix("Binding")), name)
-            policy = _registered_binding(spec, bound, specs[bound])
-        registered.append(RegisteredObject(target=target, policy=policy))
+            registered.append(_registered_binding(target, spec, policies[bound]))
     return registered
 
 
-def _registered_binding(spec: JsonObject, bound: PolicyTarget, policy_spec: JsonObject) -> RegisteredPolicy:
+def _registered_binding(target: PolicyTarget, spec: JsonObject, policy: RegisteredPolicy) -> RegisteredBinding:
     ref: JsonObject = spec.get("paramRef") or {}
     params = None
     if "name" in ref:
-        kind = unstructured_kind(policy_spec["paramKind"]["apiVersion"], policy_spec["paramKind"]["kind"])
+        kind = unstructured_kind(policy.spec["paramKind"]["apiVersion"], policy.spec["paramKind"]["kind"])
         params = PolicyParams(kind, ref["name"], ref.get("namespace", ""))
-    return RegisteredPolicy(
-        spec=spec, policy=bound, policy_spec=policy_spec, params=params, is_restored="selector" not in ref
-    )
+    return RegisteredBinding(target=target, spec=spec, policy=policy, params=params, is_restored="selector" not in ref)
 
 
 # ------------------------------------------------------------------ comparison
-def compare_policy(declared: RegisteredObject, tree: JsonObject | None) -> RegistrationDiff:
+def compare_policy(declared: RegisteredPolicy, tree: JsonObject | None) -> RegistrationDiff:
     """Compare a policy or binding in the cluster with its declaration. Nothing is patched.
 
     Args:
         declared: of the operator.
         tree: the object; None if it does not exist.
     """
-    policy = declared.policy
-    assert policy is not None  # see `registered_policies`
     if tree is None:
-        text = "does not exist" + ("" if policy.policy is None else f", so {policy.policy} has no effect")
+        is_binding = isinstance(declared, RegisteredBinding)
+        text = "does not exist" + (f", so {declared.policy.target} has no effect" if is_binding else "")
         return RegistrationDiff([], "", (RegistrationFault(text, _APPLY, critical=False),))
-    texts = _differences(policy.spec, tree.get("spec") or {})
+    texts = _differences(declared.spec, tree.get("spec") or {})
     return RegistrationDiff([], "", tuple(RegistrationFault(text, _APPLY, critical=False) for text in texts))
 
 
@@ -113,7 +114,7 @@ class RestoredBinding(NamedTuple):
 
 
 def restored_binding(
-    declared: RegisteredObject, policy_tree: JsonObject | None, field_owner: str
+    declared: RegisteredBinding, policy_tree: JsonObject | None, field_owner: str
 ) -> RestoredBinding | None:
     """Return the binding to create again; None if its policy is deleted or declared by another version.
 
@@ -122,11 +123,9 @@ def restored_binding(
         policy_tree: its policy in the cluster.
         field_owner: of the operator, for a policy without an apply.
     """
-    policy = declared.policy
-    assert policy is not None  # see `registered_policies`
     if policy_tree is None or policy_tree["metadata"].get("deletionTimestamp"):
         return None
-    if any(_differences(policy.policy_spec, policy_tree.get("spec") or {})):
+    if any(_differences(declared.policy.spec, policy_tree.get("spec") or {})):
         return None
     metadata: JsonObject = {"name": declared.target.name}
     for key in ("labels", "annotations"):
@@ -134,6 +133,6 @@ def restored_binding(
         if own := {name: text for name, text in values.items() if name != _LAST_APPLIED}:
             metadata[key] = own
     kind = declared.target.kind.kind
-    tree = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": policy.spec}
+    tree = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": declared.spec}
     appliers = [manager.name for manager in managers_of(policy_tree) if manager.operation == APPLY]
     return RestoredBinding(tree, appliers[-1] if appliers else field_owner)

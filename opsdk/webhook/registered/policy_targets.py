@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured
+from opsdk.rbac.permissions import ALL_NAMESPACES
+from opsdk.rbac.rules import RbacRule
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -56,18 +59,44 @@ class PolicyParams(NamedTuple):
 
 
 class RegisteredPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The declared state of a policy or binding.
+    """An admission policy that the operator registered.
 
     Attributes:
-        spec: of the object.
-        policy: of a binding, the policy; None for a policy.
-        policy_spec: of a binding, the spec of the policy.
-        params: of a binding that names its parameters.
-        is_restored: a binding is created again after it was deleted.
+        target: its kind and name.
+        spec: as declared.
     """
 
+    target: PolicyTarget
     spec: JsonObject
-    policy: PolicyTarget | None = None
-    policy_spec: JsonObject = msgspec.field(default_factory=dict)
+
+    def rules(self) -> Iterator[RbacRule]:
+        """Yield the RBAC rules with which an operator follows it."""
+        yield RbacRule("get list watch", self.target.kind.kind, resource_names=[self.target.name])
+
+
+class RegisteredBinding(RegisteredPolicy, frozen=True, kw_only=True):
+    """A binding of an admission policy that the operator registered.
+
+    Attributes:
+        policy: the policy that it puts in force.
+        params: the object with the parameters, if it has a name.
+        is_restored: it is created again after it was deleted.
+    """
+
+    policy: RegisteredPolicy
     params: PolicyParams | None = None
     is_restored: bool = False
+
+    def rules(self) -> Iterator[RbacRule]:
+        """Yield the RBAC rules with which an operator follows it, and creates it again if `is_restored`.
+
+        The API server lets a user create a binding only if the user may read its parameters. So bindings that select
+        them by labels are only followed.
+        """
+        if not self.is_restored:
+            yield from super().rules()
+            return
+        yield RbacRule("get list watch create patch", self.target.kind.kind, resource_names=[self.target.name])
+        if (params := self.params) is not None:
+            place = [params.namespace] if params.namespace else [ALL_NAMESPACES]
+            yield RbacRule("get", params.kind, resource_names=[params.name], namespaces=place)
