@@ -34,11 +34,11 @@ def check_definition(crd: JsonObject) -> None:
     mistakes = [*_names(crd["spec"]), *_storage(crd["spec"])]
     for version in crd["spec"]["versions"]:
         schema = version["schema"]["openAPIV3Schema"]
-        mistakes += [f"{version['name']}{text}" for text in [*_paths(version, schema), *_schema(schema, "")]]
+        mistakes += [f"{version['name']}{text}" for text in [*_paths(version, schema), *_schema(schema)]]
     if mistakes:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {text}" for text in mistakes))
     for version in crd["spec"]["versions"]:
-        for path, word in _quoted_names(version["schema"]["openAPIV3Schema"], ""):
+        for path, word in _quoted_names(version["schema"]["openAPIV3Schema"]):
             text = f"{name} {version['name']}{path}: kubectl reads the key {word} as a {resolve(word)[0]}"
             log.warning('%s: rename the field, or write "%s": with quotes in YAML', text, word)
 
@@ -113,24 +113,26 @@ def _resolve(schema: JsonObject, path: str) -> JsonObject | None:
 
 
 # ------------------------------------------------------------------ schemas
-def _schema(schema: JsonObject, path: str) -> Iterator[str]:
-    yield from (f"{path}: {text}" for text in [*_list_type(schema), *_limits(schema), *_rules(schema)])
-    for name, below in schema.get("properties", {}).items():
-        yield from _schema(below, f"{path}.{name}")
+def _schema(schema: JsonObject) -> Iterator[str]:
+    for place, _, part in _parts(schema):
+        yield from (f"{place}: {text}" for text in [*_list_type(part), *_limits(part), *_rules(part)])
+
+
+def _parts(schema: JsonObject, path: str = "", name: str = "") -> Iterator[tuple[str, str, JsonObject]]:
+    """Yield a schema and all schemas below it, each with its path and the name of its field, which elements lack."""
+    yield path, name, schema
+    for field, below in schema.get("properties", {}).items():
+        yield from _parts(below, f"{path}.{field}", field)
     for keyword, step in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(keyword), Mapping):
-            yield from _schema(schema[keyword], f"{path}{step}")
+            yield from _parts(schema[keyword], f"{path}{step}")
 
 
-def _quoted_names(schema: JsonObject, path: str) -> Iterator[tuple[str, str]]:
+def _quoted_names(schema: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield path and name of the fields whose names are no strings in YAML without quotes, such as ``y`` and ``on``."""
-    for name, part in schema.get("properties", {}).items():
-        if resolve(name)[0] != "str":
-            yield f"{path}.{name}", name
-        yield from _quoted_names(part, f"{path}.{name}")
-    for key, step in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(part := schema.get(key), Mapping):
-            yield from _quoted_names(dict(part), f"{path}{step}")
+    for path, name, _ in _parts(schema):
+        if name and resolve(name)[0] != "str":
+            yield path, name
 
 
 def _list_type(schema: JsonObject) -> Iterator[str]:
