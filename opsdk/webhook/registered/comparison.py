@@ -348,18 +348,23 @@ def webhook_faults(
 def _differences(webhook: RegisteredWebhook, live: JsonObject) -> Iterator[str]:
     """Yield the declared fields that differ, with both values."""
     for name, default in _DEFAULTS.items():
-        ours, theirs = (_normal(each.get(name, default)) for each in (webhook.fields, live))
+        ours, theirs = (_sorted(without_empty(each.get(name, default))) for each in (webhook.fields, live))
         if ours != theirs:
             yield f"{name} is {shown(theirs)}, not {shown(ours)}"
 
 
-def _normal(value: JsonValue) -> JsonValue:
-    """Return a value without empty members, and with sorted lists: in no compared field the order has a meaning."""
+def without_empty(value: JsonValue) -> JsonValue:
+    """Return a value without empty members: the server stores and leaves them out alike."""
     if isinstance(value, dict):
-        return {name: inner for name, each in value.items() if (inner := _normal(each)) not in _EMPTY}
-    if isinstance(value, list):
-        return sorted(map(_normal, value), key=shown)
-    return value
+        return {name: inner for name, each in value.items() if (inner := without_empty(each)) not in _EMPTY}
+    return [without_empty(each) for each in value] if isinstance(value, list) else value
+
+
+def _sorted(value: JsonValue) -> JsonValue:
+    """Return a value with sorted lists: in no compared field of a webhook the order has a meaning."""
+    if isinstance(value, dict):
+        return {name: _sorted(each) for name, each in value.items()}
+    return sorted(map(_sorted, value), key=shown) if isinstance(value, list) else value
 
 
 def shown(value: JsonValue) -> str:

@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.base.shortened import shortened
 from opsdk.children.ownership import APPLY, managers_of
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.registered.comparison import (
     RegistrationDiff,
     RegistrationFault,
     shown,
+    without_empty,
 )
 from opsdk.webhook.registered.policy_targets import (
     PolicyKind,
@@ -41,7 +42,6 @@ _FIELDS: Final = (
 """The compared fields of the specs. Later versions of the API may have more."""
 _SHOWN: Final = 200
 """The characters of a value that a fault shows."""
-_EMPTY: Final[tuple[JsonValue, ...]] = (None, {}, [])
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -88,16 +88,9 @@ def compare_policy(declared: RegisteredPolicy, tree: JsonObject | None) -> Regis
 def _differences(declared: JsonObject, live: JsonObject) -> Iterator[str]:
     """Yield the fields of a spec that differ, with both values."""
     for name in _FIELDS:
-        ours, theirs = (_normal(spec.get(name)) for spec in (declared, live))
+        ours, theirs = (without_empty(spec.get(name)) for spec in (declared, live))
         if ours != theirs:
             yield f"{name} is {shortened(shown(theirs), _SHOWN)}, not {shortened(shown(ours), _SHOWN)}"
-
-
-def _normal(value: JsonValue) -> JsonValue:
-    """Return a value without empty members: the server stores and leaves them out alike."""
-    if isinstance(value, dict):
-        return {name: inner for name, each in value.items() if (inner := _normal(each)) not in _EMPTY}
-    return [_normal(each) for each in value] if isinstance(value, list) else value
 
 
 # ------------------------------------------------------------------ restoring
