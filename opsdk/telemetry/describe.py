@@ -7,6 +7,7 @@ the line to correct.
 from __future__ import annotations
 
 from opsdk.aio.containment import contain, leaf_errors
+from opsdk.base.shortened import shortened
 from opsdk.errors import EncodeError, OpsdkError, PanicError, SchemeError, UsageError
 
 # Mistakes of the calling code: the traceback names the call. An object that cannot be decoded is no such mistake.
@@ -15,6 +16,8 @@ _CALLER_ERRORS = (UsageError, EncodeError, SchemeError, PanicError)
 _MAX_PARTS = 5
 # Groups within groups that are described.
 _MAX_DEPTH = 8
+# Characters of an error: a response of a server, or a command's output, may be megabytes, and each retry logs it.
+_MAX_TEXT = 4096
 
 
 def describe(error: BaseException) -> tuple[str, bool]:
@@ -26,10 +29,11 @@ def describe(error: BaseException) -> tuple[str, bool]:
     >>> describe(KeyError("image"))
     ("KeyError: 'image'", True)
 
-    A group is described by its parts. Its traceback is logged if that of a part is. Notes follow in brackets.
+    A group is described by its parts. Its traceback is logged if that of a part is. Notes follow in brackets. A text of
+    more than 4,096 characters is shortened.
     """
     try:
-        return _error_text(error), _has_traceback(error)
+        return shortened(_error_text(error), _MAX_TEXT), _has_traceback(error)
     except BaseException as broken:  # noqa: BLE001 - attributes of an exception of the user may raise anything
         contain(broken)
         return type(error).__name__, True
@@ -75,7 +79,7 @@ def _error_text(error: BaseException, *, depth: int = 0) -> str:
             parts.append(f"{more} more errors")
         text = "; ".join(parts)
     else:
-        text = text_of(error)
+        text = shortened(text_of(error), _MAX_TEXT)
         if not isinstance(error, OpsdkError) or not text:
             text = f"{type(error).__name__}: {text}".removesuffix(": ")
     notes = [encodable(note) for note in getattr(error, "__notes__", ()) if isinstance(note, str)]

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,8 @@ _RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "opsdk",
     "opsdk_context",
 }
+# Characters of a traceback: the text of an error stands in it whole. The middle is left out.
+_MAX_TRACEBACK = 32_768
 # zap's names of the levels.
 _LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}
 
@@ -75,7 +78,19 @@ def plain_message(record: logging.LogRecord) -> str:
     return record.getMessage().removesuffix(str(getattr(record, "opsdk_context", "")))
 
 
-class TextFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Writes tracebacks of a limited length."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name of `logging`
+        """Return the traceback; of a long one the first and the last part, so that the calls and the error stay."""
+        text = super().formatException(ei)
+        if (left := len(text) - _MAX_TRACEBACK) <= 0:
+            return text
+        half = _MAX_TRACEBACK // 2
+        return f"{text[:half]}\n... {left} characters left out ...\n{text[-half:]}"
+
+
+class TextFormatter(_Formatter):
     """``time level logger: message key=value ...``, then the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -92,7 +107,7 @@ class TextFormatter(logging.Formatter):
         return encodable("\n".join(lines))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object for each record, in one line.
 
     Keys: ``ts``, ``level``, ``logger``, ``msg``, the context (``controller``, ``namespace``, ...), the fields of

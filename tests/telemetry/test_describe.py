@@ -50,6 +50,16 @@ def test_a_group_is_described_by_its_parts() -> None:
     assert describe(ExceptionGroup("g", [conflict] * 9))[0].endswith("changed; 4 more errors")
 
 
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_long_text_is_shortened(count: int) -> None:
+    """Each retry logs the text: it is at most 4,096 characters, alone and in a group."""
+    error = ExceptionGroup("all", [ValueError("x" * 1_000_000) for _ in range(count)])
+    text, _ = describe(error)
+    assert text.startswith("ValueError: xxx")
+    assert text.endswith("...")
+    assert len(text) == 4096
+
+
 def test_notes_are_part_of_the_text() -> None:
     """`add_note` adds what only the caller knows."""
     error = ApiError("no", code=418)

@@ -73,6 +73,20 @@ def test_an_exception_has_text_and_stacktrace() -> None:
     )
 
 
+def test_a_megabyte_in_an_error_does_not_fill_the_log() -> None:
+    """A long traceback keeps its calls and the end of the error, in text and in JSON."""
+    error = ValueError("x" * 1_000_000 + " the end")
+    try:
+        raise error
+    except ValueError:
+        failed = record("failed", exc_info=sys.exc_info())
+    for formatter in (TextFormatter(), JsonFormatter()):
+        text = formatter.format(failed)
+        assert "test_a_megabyte_in_an_error" in text
+        assert "x the end" in text
+        assert len(text) < 40_000
+
+
 def test_text_puts_fields_last() -> None:
     """Fields of the call, then of the context. opsdk's own messages contain the fields of the call already."""
     assert (
