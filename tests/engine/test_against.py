@@ -18,7 +18,7 @@ from documentation import ROOT
 from planned_scenarios import SCENARIOS
 from planned_worlds import world_of
 from processes import until
-from slow_cases import mostly_slow
+from slow_cases import mostly_deep, mostly_slow
 
 from opsdk import Client, Model, Object, ObjectMeta, Operator
 from opsdk.cli.__main__ import main
@@ -389,7 +389,7 @@ def _revision(folder: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prepare", [_checkout, _sources, _wheel, _environment, _revision])
+@pytest.mark.parametrize("prepare", mostly_deep([_checkout, _sources, _wheel, _environment, _revision], every=2))
 def test_each_kind_of_version_is_planned(project: Path, tmp_path: Path, prepare: Callable[[Path], str]) -> None:
     """The plan has the text that differs, and nothing of what both versions do; no file stays."""
     version = prepare(tmp_path / "old")
@@ -405,7 +405,8 @@ def test_each_kind_of_version_is_planned(project: Path, tmp_path: Path, prepare:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["a label restarts a StatefulSet", "a claim is pruned", "a password is generated again"]
+    "name",
+    mostly_deep(["a label restarts a StatefulSet", "a claim is pruned", "a password is generated again"], every=3),
 )
 def test_an_accident_is_dangerous_between_two_checkouts(project: Path, tmp_path: Path, name: str) -> None:
     """Status 3: the old checkout makes the state, the new one the accident."""

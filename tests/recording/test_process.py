@@ -467,7 +467,7 @@ class DeployedSample:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.deep) if name in ("greeter", "secret-copier") else name
+        pytest.param(name, marks=pytest.mark.deep) if name in ("application", "greeter", "secret-copier") else name
         for name in OPERATORS
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_cases import mostly_deep
 
 from benchmarks.runtime.attacked_server import MAPS, VICTIMS
 from benchmarks.runtime.attacks import ATTACKS, LARGE, Attack
@@ -82,7 +83,7 @@ async def _send(transport: Transport, attack: Attack) -> int:
 @pytest.mark.realtime
 @pytest.mark.parametrize(
     "attack",
-    [attack for attack in ATTACKS if not attack.in_head and attack.name not in _FOLLOWING],
+    mostly_deep((each for each in ATTACKS if not each.in_head and each.name not in _FOLLOWING), every=2),
     ids=lambda attack: attack.name,
 )
 async def test_the_loop_does_little_of_the_work_on_a_large_body(attack: Attack, transport: Transport) -> None:

@@ -9,6 +9,7 @@ import pytest
 import simulations
 from msgspec import Meta, field
 from planned_scenarios import SCENARIOS
+from slow_cases import mostly_deep
 
 import envtest
 from database.api import Database
@@ -204,7 +205,7 @@ def test_a_correct_operator_passes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["websites", "greetings", "applications", "databases"])
+@pytest.mark.parametrize("name", mostly_deep(["websites", "greetings", "databases", "applications"], every=2))
 def test_the_samples_pass(name: str) -> None:
     """No false alarm. ``make corpus`` runs all operations."""
     scenario = SCENARIOS[name]

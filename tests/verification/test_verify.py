@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import simulations
 from guided_samples import sample_violations
+from slow_cases import mostly_deep
 
 import envtest
 from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, Result
@@ -349,7 +350,7 @@ def test_a_correct_operator_survives_all_disturbances(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["FAMILIES", "SINGLES", "WEBSITES"])
+@pytest.mark.parametrize("name", mostly_deep(["WEBSITES", "FAMILIES", "SINGLES"], every=3))
 def test_operators_of_the_project_survive(name: str) -> None:
     """No false alarm: also of users who choose among what they find. ``make sim`` runs all disturbances."""
     declared = getattr(simulations, name)

@@ -98,9 +98,9 @@ class _Followed:
     @property
     def deleted_binding(self) -> RegisteredBinding | None:
         """The binding to create again; None if it exists or is something else."""
-        declared = self.declared
-        is_deleted = isinstance(declared, RegisteredBinding) and declared.is_restored and self.tree is None
-        return declared if is_deleted else None
+        if self.tree is not None or not isinstance(self.declared, RegisteredBinding):
+            return None
+        return self.declared if self.declared.is_restored else None
 
 
 class RegisteredObjects:

@@ -78,8 +78,9 @@ def compare_policy(declared: RegisteredPolicy, tree: JsonObject | None) -> Regis
         tree: the object; None if it does not exist.
     """
     if tree is None:
-        is_binding = isinstance(declared, RegisteredBinding)
-        text = "does not exist" + (f", so {declared.policy.target} has no effect" if is_binding else "")
+        text = "does not exist"
+        if isinstance(declared, RegisteredBinding):
+            text += f", so {declared.policy.target} has no effect"
         return RegistrationDiff([], "", (RegistrationFault(text, _APPLY, critical=False),))
     texts = _differences(declared.spec, tree.get("spec") or {})
     return RegistrationDiff([], "", tuple(RegistrationFault(text, _APPLY, critical=False) for text in texts))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import simulations
+from slow_cases import mostly_deep
 
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.builder import controller_builder
@@ -186,7 +187,7 @@ BUGS: dict[Plant, tuple[str, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", mostly_deep(BUGS, every=3), ids=lambda plant: plant.__name__)
 def test_the_simulation_finds(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: within some seeds, with few steps, again from its seed, and not without the bug."""
     name, invariant = BUGS[plant]
