@@ -22,8 +22,8 @@ from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.referenced_objects import reference_trees
 from opsdk.verification.transition import Transition, Written, operations_of, written_as
-from opsdk.verification.workload.definition import NAMESPACE
 from opsdk.verification.workload.operations import PER_WORKLOAD, GeneratedWorkload, Operation, OperationKind
+from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 __all__ = [

@@ -35,9 +35,9 @@ from opsdk.verification.oracles import (
     state_differences_of,
 )
 from opsdk.verification.transition import Transition, Written, written_as
-from opsdk.verification.workload.definition import NAMESPACE, DefinitionVersion
+from opsdk.verification.workload.definition import DefinitionVersion
 from opsdk.verification.workload.operations import Operation, OperationKind
-from opsdk.verification.workload.schema_fields import SchemaBudget, field_path
+from opsdk.verification.workload.schema_fields import NAMESPACE, SchemaBudget, field_path
 from opsdk.verification.workload.values import ValueClass
 from opsdk.verification.workload_gaps import WorkloadGaps
 

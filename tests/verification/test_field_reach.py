@@ -12,7 +12,12 @@ from opsdk.verification.workload.schema_fields import Path, SchemaBudget
 from opsdk.verification.workload.values import ABSENT, ValueClass
 
 PROXY = {"type": "object", "properties": {"enabled": {"type": "boolean"}, "port": {"type": "integer"}}}
-SPEC = {"type": "object", "properties": {"text": {"type": "string"}, "proxy": PROXY}}
+TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT}
+SPEC = {
+    "type": "object",
+    "properties": {"text": TEXT, "proxy": PROXY, "watchNamespace": TEXT, "avoidNamespaces": TEXTS},
+}
 SCHEMA = {"type": "object", "properties": {"spec": SPEC}}
 DEFINITION: JsonObject = {
     "spec": {
@@ -73,6 +78,15 @@ def test_a_field_is_tried_with_its_flag() -> None:
         proxies = before["spec"].get("proxy", {}), after["spec"].get("proxy", {})
         assert proxies[0].get("port") != proxies[1].get("port")
         assert proxies[0].get("enabled") == proxies[1].get("enabled")
+
+
+@pytest.mark.parametrize(("field", "value"), [("watchNamespace", "default"), ("avoidNamespaces", ["default"])])
+def test_a_field_that_names_namespaces_is_tried_with_one_that_exists(field: str, value: JsonValue) -> None:
+    """The name of no namespace changes nothing, which is no bug."""
+    definition = DefinitionVersion(DEFINITION, "v1", SchemaBudget())
+    path = ("spec", field)
+    pairs = list(trials(definition, changing(path, ABSENT, ["example"]), path))
+    assert value in [after["spec"].get(field) for _, after in pairs]
 
 
 def test_a_field_is_tried_with_the_flag_of_an_object_beside_it() -> None:

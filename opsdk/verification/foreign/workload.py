@@ -27,8 +27,8 @@ from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.foreign.errors import WorkloadError
 from opsdk.verification.referenced_objects import reference_trees
-from opsdk.verification.workload.definition import NAMESPACE
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
+from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.values import ValueClass
 
 __all__ = ["USER", "UserStep", "UserWorkload", "generated_workloads", "parse_workload"]

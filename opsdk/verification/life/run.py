@@ -36,7 +36,7 @@ from opsdk.verification.life.foreign_objects import Annotate, Occupy, Remember, 
 from opsdk.verification.life.neighbours import Alone, disturbed_neighbours, left_over, neighbours_of, short_text
 from opsdk.verification.life.references import change_of, missing_references, stale_pods
 from opsdk.verification.oracles import Oracle, OracleFinding, StateDifference, state_differences_of
-from opsdk.verification.workload.definition import NAMESPACE
+from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.values import ValueClass
 
 __all__ = ["LIFE_ORACLES", "check_life", "life_states"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.schema import StructuralSchema
@@ -13,12 +12,10 @@ from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath, get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.verification.workload.schema_fields import ENTRY, SchemaBudget, SchemaField, cut_schema
+from opsdk.verification.workload.schema_fields import ENTRY, NAMESPACE, SchemaBudget, SchemaField, cut_schema
 
 Admits = Callable[[JsonObject, JsonObject | None], Sequence[str]]
 """Returns the errors of a custom resource that replaces another one, or is created; none if the server admits it."""
-NAMESPACE: Final = "default"
-"""The namespace of a generated custom resource."""
 
 
 class DefinitionVersion:

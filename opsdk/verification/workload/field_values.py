@@ -13,7 +13,7 @@ from typing import Final
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.workload.errors import NoCustomResourceError
 from opsdk.verification.workload.scalar_values import alternative_values, rule_values
-from opsdk.verification.workload.schema_fields import ENTRY, Path, SchemaField
+from opsdk.verification.workload.schema_fields import ENTRY, NAMESPACE, Path, SchemaField
 from opsdk.verification.workload.shape_values import MAX_REPLICAS, shape_values
 from opsdk.verification.workload.shapes import STRICTER, TEXTS, Shape
 from opsdk.verification.workload.small_values import MAX_ITEMS, MAX_PARTS, SmallValues, exceeds
@@ -124,6 +124,7 @@ class FieldValues(SmallValues):
         node = field.node
         if node.has_default:
             yield valid(node.default, "the default")
+        yield from _namespace_values(field)
         if node.types == ("array",):
             yield from self._list_values(field)
         elif node.types == ("object",) or (not node.types and (node.preserve or node.properties)):
@@ -194,3 +195,13 @@ def _distinct(values: Iterable[FieldValue]) -> Iterator[FieldValue]:
             texts.add(text)
             reasons.add(one.reason)
             yield one
+
+
+def _namespace_values(field: SchemaField) -> Iterator[FieldValue]:
+    """Yield the namespace of the objects for a field that names namespaces: the name of none changes nothing."""
+    if "namespace" not in field.name.lower():
+        return
+    if "string" in field.node.types:
+        yield valid(NAMESPACE, "the namespace of the objects")
+    elif field.items is not None and "string" in field.items.node.types:
+        yield valid([NAMESPACE], "the namespace of the objects")

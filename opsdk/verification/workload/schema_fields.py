@@ -19,6 +19,8 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ENTRY: Final = "example"
 """The key of generated entries of maps."""
+NAMESPACE: Final = "default"
+"""The namespace of a generated custom resource."""
 _MANAGED: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """Fields at the root that are not generated: the status belongs to the operator."""
 _SUBSCHEMAS: Final = ("items", "additionalProperties", "not")
