@@ -338,9 +338,8 @@ class Operate:
         changed["metadata"] = dict(stored["metadata"])
         former = self._before["metadata"] if self._before is not None else {}
         for name in ("labels", "annotations"):
-            others = {
-                key: value for key, value in stored["metadata"].get(name, {}).items() if key not in former.get(name, {})
-            }
+            present, removed = stored["metadata"].get(name, {}), former.get(name, {})
+            others = {key: value for key, value in present.items() if key not in removed}
             changed["metadata"][name] = others | metadata.get(name, {})
         patch = merge_patch(create_merge_patch(stored, changed))
         await client.patch(existing, patch, field_owner=_FIELD_OWNER)
