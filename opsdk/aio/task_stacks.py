@@ -10,6 +10,7 @@ import os
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -111,6 +112,15 @@ def author_frame(frames: Sequence[str]) -> str:
     return next(of_author, frames[-1] if frames else "")
 
 
+def author_frame_of(error: BaseException) -> str:
+    """Return `author_frame` of the traceback of an error."""
+    return author_frame([_frame_text(frame, line) for frame, line in walk_tb(error.__traceback__)])
+
+
+def _frame_text(frame: FrameType, line: int) -> str:
+    return f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}"
+
+
 def waits_for(task: asyncio.Task[Any]) -> str:
     """Return the name of the task, or the type of the future, that a task waits for; empty while it can run."""
     # Not its repr: that of a future shows its result.
@@ -150,6 +160,4 @@ def await_stack(awaitable: object) -> list[str]:
     >>> [frame.rpartition(" ")[2] for frame in asyncio.run(main())]
     ['outer', 'sleep']
     """
-    return [
-        f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}" for frame in await_frames(awaitable)
-    ]
+    return [_frame_text(frame, frame.f_lineno) for frame in await_frames(awaitable)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupKind
-from opsdk.apimachinery.kinds import KindLike, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, Object
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.validation import dns_subdomain
@@ -370,7 +370,14 @@ class OperatorDeclaration:
 
     def custom_kinds(self) -> list[type[Object[Any, Any]]]:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
-        return _custom_kinds(controller.kinds for controller in self._controllers)
+        return _custom_kinds(_reconciled(controller.kinds for controller in self._controllers))
+
+    def related_kinds(self) -> list[type[Object[Any, Any]]]:
+        """Return the classes with a CustomResourceDefinition that controllers own or watch, and none reconciles."""
+        controllers = self._controller_kinds()
+        reconciled = {controller.kind.gvk for controller in controllers if controller.kind is not None}
+        related = [kind for controller in controllers for kind in (*controller.owns, *controller.watches)]
+        return _custom_kinds(kind for kind in related if kind.gvk not in reconciled)
 
     def followed_kinds(self) -> list[type[Object[Any, Any]]]:
         """Return the classes whose definitions an operator without webhooks follows: of all its controllers.
@@ -379,7 +386,7 @@ class OperatorDeclaration:
         """
         if self.options.cluster.cache.namespaces:
             return []
-        return _custom_kinds(self._controller_kinds())
+        return _custom_kinds(_reconciled(self._controller_kinds()))
 
     def finalizer_names(self) -> frozenset[str]:
         """Return the names of the finalizers that `reconciler` declared, and those of ``delete_in_reverse``."""
@@ -479,6 +486,10 @@ class OperatorDeclaration:
         return (certificates.configurations if certificates is not None else "") or self.name
 
 
-def _custom_kinds(controllers: Iterable[ControllerKinds]) -> list[type[Object[Any, Any]]]:
-    classes = [controller.kind.representation for controller in controllers if controller.kind is not None]
+def _reconciled(controllers: Iterable[ControllerKinds]) -> Iterator[Kind[AnyObject]]:
+    return (controller.kind for controller in controllers if controller.kind is not None)
+
+
+def _custom_kinds(kinds: Iterable[Kind[AnyObject]]) -> list[type[Object[Any, Any]]]:
+    classes = [kind.representation for kind in kinds]
     return list(dict.fromkeys(cls for cls in classes if issubclass(cls, Object)))

@@ -37,6 +37,7 @@ class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         more_requests: number of requests that were not kept.
         result: ``success``, ``requeue``, ``requeue_after``, ``waiting`` or ``error``.
         detail: the delay of the next run, the children that are not ready, or the error.
+        raised_at: file, line and function of the author's code that raised the error; empty without an error.
         children: the children in the order in which they were applied, at most 64.
     """
 
@@ -56,6 +57,7 @@ class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     more_requests: int = 0
     result: str = ""
     detail: str = ""
+    raised_at: str = ""
     children: tuple[ChildRecord, ...] = ()
 
     def __str__(self) -> str:

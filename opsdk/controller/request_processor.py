@@ -12,6 +12,7 @@ from typing import Any
 
 from opsdk.aio.clock import loop_time, monotonic, utc_now
 from opsdk.aio.containment import contain, is_panic
+from opsdk.aio.task_stacks import author_frame_of
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause
 from opsdk.client.activity import LIMIT, Activity
@@ -157,14 +158,21 @@ class RequestProcessor:
                     error=attempt.error,
                 )
             )
-        record = self._record(work, end, started_at, seconds)
+        record = self._record(work, end, started_at, seconds, attempt.error)
         journal = self._parts.journal
         # Later events of a paused object add nothing: they would replace other reconciles.
         if journal is not None and not end.is_repeated:
             journal.add(record)
         return record
 
-    def _record(self, work: ReconcilePass, end: ReconcileEnd, started_at: datetime, seconds: float) -> ReconcileRecord:
+    def _record(
+        self,
+        work: ReconcilePass,
+        end: ReconcileEnd,
+        started_at: datetime,
+        seconds: float,
+        error: BaseException | None,
+    ) -> ReconcileRecord:
         ctx, activity, (namespace, name) = work.ctx, work.activity, work.key
         return ReconcileRecord(
             controller=self._parts.name,
@@ -183,6 +191,7 @@ class RequestProcessor:
             more_requests=activity.more_requests,
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
+            raised_at=author_frame_of(error) if error is not None else "",
             children=ctx.progress.records(),
         )
 

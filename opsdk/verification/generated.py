@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
@@ -35,7 +36,7 @@ __all__ = [
     "transition_verification",
 ]
 
-_GONE_SECONDS: Final = 120.0
+_GONE_SECONDS: Final = 120
 _FIELD_OWNER: Final = "user"
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
@@ -204,14 +205,16 @@ class _Declaration:
                 "or write a Simulation with actions, and verify that"
             )
         definitions = operator.definitions(CLIENT_CONFIG)
+        # An operator with webhooks installs its definitions itself, with their conversion.
+        served = [*crds_for(operator.related_kinds()), *(() if operator.has_webhooks else definitions), *more]
+        installed = {each["metadata"]["name"]: each for each in served}
         names = [(definition["spec"]["names"]["kind"], definition) for definition in definitions]
         self.kinds = {kind: (definition, versions[kind]) for kind, definition in names if kind in versions}
         self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in more}
         self._has_systems = doubled.systems is not None
         self._declared = SimulatedOperator(
             doubles=doubles,
-            # An operator with webhooks installs its definitions itself, with their conversion.
-            environment=lambda: environment([*(() if operator.has_webhooks else definitions), *more]),
+            environment=lambda: environment(list(installed.values())),
             check=_anything,
             at_rest=rest_checks(checks),
             allowed_hosts=allowed_hosts,
@@ -330,25 +333,21 @@ class Operate:
             await client.create(Unstructured.from_tree(desired), field_owner=_FIELD_OWNER)
             return
         stored = to_dict(existing)
-        changed: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
-        changed |= {name: value for name, value in desired.items() if name not in _KEPT}
+        kept: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
+        changed = kept | {name: value for name, value in desired.items() if name not in _KEPT}
         changed["metadata"] = dict(stored["metadata"])
         former = self._before["metadata"] if self._before is not None else {}
         for name in ("labels", "annotations"):
-            others = {
-                key: value for key, value in stored["metadata"].get(name, {}).items() if key not in former.get(name, {})
-            }
+            present, removed = stored["metadata"].get(name, {}), former.get(name, {})
+            others = {key: value for key, value in present.items() if key not in removed}
             changed["metadata"][name] = others | metadata.get(name, {})
         patch = merge_patch(create_merge_patch(stored, changed))
         await client.patch(existing, patch, field_owner=_FIELD_OWNER)
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _GONE_SECONDS
-    metadata = obj.metadata
-    while loop.time() < end:
-        if await client.get_or_none(kind, metadata.name, namespace=metadata.namespace) is None:
+    for _ in range(_GONE_SECONDS):
+        if await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace) is None:
             return
         await asyncio.sleep(1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -77,6 +78,10 @@ async def test_a_temporary_error_is_retried_after_its_delay(caplog: pytest.LogCa
     assert caplog.messages[0].startswith("reconcile failed, retry in 30 s: no database")
     attempts = [record.attempt for record in records(failing.operator)]
     assert attempts[:5] == [0, 1, 2, 3, 4]
+    place, _, function = records(failing.operator)[0].raised_at.rpartition(" ")
+    assert function == "Failing.__init__.<locals>.reconcile"
+    file, _, line = place.rpartition(":")
+    assert "raise self.error" in linecache.getline(file, int(line))
 
 
 async def test_the_shortest_delay_of_a_group_counts() -> None:

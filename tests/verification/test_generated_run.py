@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import simulations
@@ -13,9 +13,10 @@ from slow_cases import mostly_deep
 
 import envtest
 from database.api import Database
-from opsdk import Condition, Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator
+from opsdk import Condition, Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator, Request
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
+from opsdk.builder.arguments import WatchSpec
 from opsdk.engine.doubles import factory_of
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -54,6 +55,23 @@ class Shop(Object[ShopSpec, ShopStatus]):
     """What the operators reconcile."""
 
     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Shop")
+
+
+class TicketSpec(Model, kw_only=True):
+    """A text."""
+
+    text: str = ""
+
+
+class Ticket(Object[TicketSpec, None]):
+    """What another operator reconciles."""
+
+    gvk = GroupVersionKind("tickets.opsdk.dev", "v1", "Ticket")
+
+
+def to_nothing(_: Ticket) -> list[Request]:
+    """A handler that starts no reconcile."""
+    return []
 
 
 # ---------------------------------------------------------------- operators
@@ -136,13 +154,13 @@ async def need_a_config_map(shop: Shop, ctx: Context) -> None:
 
 # ---------------------------------------------------------------- runs
 def verification(
-    body: Body, *, operations: int = 60, examples: list[JsonObject] | None = None
+    body: Body, *, operations: int = 60, examples: list[JsonObject] | None = None, **declared: Any
 ) -> GeneratedVerification:
-    """The workloads of an operator with one reconciler."""
+    """The workloads of an operator with one reconciler; `declared` is what its declaration has instead of children."""
 
     def make() -> Operator:
         operator = Operator("shop")
-        operator.reconciler(Shop, owns=[core.ConfigMap, Deployment])(body)
+        operator.reconciler(Shop, **(declared or {"owns": [core.ConfigMap, Deployment]}))(body)
         return operator
 
     return generated_verification(
@@ -222,6 +240,17 @@ def test_operators_with_daemons_and_temporary_errors_pass(name: str) -> None:
     doubles = factory_of(simulation.operator, simulation.doubles)
     summary = check_generated(generated_verification(doubles, environment=environment, operations=20))
     assert [str(each) for each in summary.findings] == []
+
+
+@pytest.mark.parametrize("related", [{"owns": [Ticket]}, {"watches": [WatchSpec(kind=Ticket, handler=to_nothing)]}])
+def test_related_custom_resources_have_definitions(related: dict[str, Any]) -> None:
+    """The operator lists them, and writes what it owns, though it reconciles another kind."""
+
+    async def create_ticket(shop: Shop, ctx: Context) -> None:
+        await ctx.apply(Ticket(metadata=ObjectMeta(name=shop.metadata.name), spec=TicketSpec(text=shop.spec.text)))
+
+    summary = check_generated(verification(create_ticket, operations=1, **related))
+    assert (summary.advice, summary.says_something) == ([], True)
 
 
 # ---------------------------------------------------------------- what the workload lacks

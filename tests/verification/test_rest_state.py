@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from opsdk.client.activity import ObjectRead
 from opsdk.controller.journal import ReconcileRecord
@@ -38,6 +39,9 @@ def test_the_last_reconcile_tells_whether_an_object_fails() -> None:
     recorder = StateRecorder()
     assert recorder.current([failed, record("daemon monitor started")]).failing == {"default/a": "ValueError('no')"}
     assert recorder.current([failed, record("success")]).failing == {}
+    raised = replace(failed, raised_at="/app/site.py:31 reconcile")
+    text = "ValueError('no'), raised at /app/site.py:31 reconcile"
+    assert recorder.current([raised]).failing == {"default/a": text}
 
 
 def test_objects_that_were_read_in_vain_are_missing() -> None:

@@ -207,11 +207,12 @@ def _latest(passes: Iterable[ReconcileRecord]) -> Mapping[tuple[str, str, str], 
 
 
 def _failing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the objects whose last reconcile failed, with the error."""
+    """Yield the objects whose last reconcile failed, with the error and the author's line."""
     for (_, namespace, name), record in latest.items():
         if record.result == "error":
             delay, _, error = record.detail.partition(": ")
-            yield f"{namespace}/{name}", error if delay.startswith(_RETRY) else record.detail
+            error = error if delay.startswith(_RETRY) else record.detail
+            yield f"{namespace}/{name}", f"{error}, raised at {record.raised_at}" if record.raised_at else error
 
 
 def _missing(latest: Mapping[tuple[str, str, str], ReconcileRecord]) -> Iterator[str]:

@@ -63,7 +63,7 @@ class ClusterSpec(Model, kw_only=True):
     replicas: Annotated[int, Meta(ge=0)] = 1
     replication_factor: Annotated[int, Meta(ge=1)] = 1
     storage: Annotated[int, Meta(ge=1)] = 10
-    max_unavailable: Annotated[int, Meta(ge=0)] = 1
+    max_unavailable: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
     ui_port: Annotated[int, Meta(ge=-1, le=65535)] = 0
     sharding: bool = False
     arbiter: bool = False
@@ -309,6 +309,14 @@ async def delete_child(cluster: Cluster, ctx: Context, kind: type[Any], suffix: 
     await ctx.client.delete(kind, name, namespace=namespace, missing_ok=True)
 
 
+async def remove_claims(cluster: Cluster, ctx: Context, size: int) -> None:
+    """Delete the claims of the members beyond a size, if the server still has this state of the cluster."""
+    surplus = [each for each in await children(cluster, ctx, PersistentVolumeClaim) if ordinal_of(each) >= size]
+    if surplus and await is_current(cluster, ctx):
+        for each in surplus:
+            await ctx.client.delete(each, missing_ok=True)
+
+
 async def note(cluster: Cluster, ctx: Context, **status: Any) -> None:
     """Write fields of the status."""
     async with ctx.status(cluster) as patch:
@@ -319,7 +327,7 @@ async def note(cluster: Cluster, ctx: Context, **status: Any) -> None:
 def members(
     component: str | None = None, *, has_claims: bool = True, labels: Mapping[str, str] | None = None
 ) -> Reconciler:
-    """Return a reconciler that applies a StatefulSet, and then a claim for each of its members.
+    """Return a reconciler that applies a StatefulSet, and then a claim for each of its members and for no other.
 
     Args:
         component: of the StatefulSet; None for no StatefulSet.
@@ -333,6 +341,8 @@ def members(
             await ctx.apply(stateful_set(cluster, component, replicas=replicas))
         for ordinal in range(replicas if has_claims else 0):
             await ctx.apply(claim(cluster, ordinal, labels=labels), owner=None)
+        if has_claims:
+            await remove_claims(cluster, ctx, replicas)
 
     return apply
 

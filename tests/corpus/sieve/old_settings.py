@@ -1,6 +1,8 @@
 """Stale state: a standby leads with the settings of some minutes ago, and undoes what was done since.
 
-What it deletes comes back when its view moves on, with other data. The twins ask the server before they delete.
+What it deletes comes back when its view moves on, with other data. The twins ask the server before they delete, and
+before they create a part that may be turned off. Without that, a new leader started such parts again for a while, and
+`verify` was right to report it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from tests.corpus.sieve.kit import (
     NAME,
     NAMESPACE,
     PODS,
+    UID_LABEL,
     Cluster,
     changing,
     child,
@@ -50,9 +53,26 @@ from tests.corpus.sieve.kit import (
 
 
 # ---------------------------------------------------------------- members and their claims
-@reconciled(watches=[CLAIMS, PODS], elected=True, settings=["replicas", "storage"])
+async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
+    """Delete the pods and claims of a cluster that goes."""
+    for pod in await children(cluster, ctx, Pod):
+        await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
+        await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
+    for each in await children(cluster, ctx, PersistentVolumeClaim, **{UID_LABEL: cluster.metadata.uid}):
+        await ctx.client.delete(each, missing_ok=True)
+
+
+@reconciled(
+    watches=[CLAIMS, PODS],
+    elected=True,
+    settings=["replicas", "storage"],
+    finalizers={FINALIZER: _let_members_go},
+)
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
-    """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it."""
+    """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it.
+
+    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it.
+    """
     for ordinal in range(cluster.spec.replicas):
         pod = await child(cluster, ctx, Pod, ordinal)
         if pod is None:
@@ -142,10 +162,12 @@ async def budget_is_current(world: World) -> None:
 @reconciled(owns=[StatefulSet], elected=True, settings=["sharding"])
 async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the config servers and the router when an old cluster has no sharding."""
+    if repaired and not await is_current(cluster, ctx):
+        return
     for suffix in ("cfg", "mongos"):
         if cluster.spec.sharding:
             await ctx.apply(stateful_set(cluster, suffix))
-        elif not repaired or await is_current(cluster, ctx):
+        else:
             await delete_child(cluster, ctx, StatefulSet, suffix)
 
 
@@ -153,11 +175,13 @@ async def mongodb_operator_433(cluster: Cluster, ctx: Context, *, repaired: bool
 async def mongodb_operator_438(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the arbiter that an old replica set does not have."""
     await ctx.apply(stateful_set(cluster, "rs0"))
+    if repaired and not await is_current(cluster, ctx):
+        return
     if cluster.spec.arbiter:
         await ctx.apply(stateful_set(cluster, "rs0-arbiter"))
         return
     existing = await child(cluster, ctx, StatefulSet, "rs0-arbiter")
-    if existing is not None and (not repaired or await is_current(cluster, ctx)):
+    if existing is not None:
         await ctx.client.delete(existing, uid=existing.metadata.uid, missing_ok=True)
 
 
@@ -166,13 +190,14 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
     operator = new_operator(elected=True)
 
     async def reconcile(cluster: Cluster, ctx: Context) -> None:
+        if repaired and not await is_current(cluster, ctx):
+            return
         if cluster.spec.proxy:
             await ctx.apply(stateful_set(cluster, suffix))
             await ctx.apply(service(cluster, suffix, 3306))
             if has_claims:
-                await ctx.apply(claim(cluster, 0), owner=None)
-            return
-        if repaired and not await is_current(cluster, ctx):
+                # Without an owner, the claim stayed if the cluster was deleted while its proxy was turned on.
+                await ctx.apply(claim(cluster, 0))
             return
         await delete_child(cluster, ctx, StatefulSet, suffix)
         await delete_child(cluster, ctx, Service, suffix)
@@ -193,21 +218,25 @@ def _proxy_operator(suffix: str, *, repaired: bool, has_claims: bool) -> Operato
 @reconciled(owns=[Secret], elected=True, settings=["tls"])
 async def yugabyte_operator_35(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the certificates when an old cluster has no TLS."""
+    if repaired and not await is_current(cluster, ctx):
+        return
     for suffix in ("master-tls", "tserver-tls"):
         existing = await child(cluster, ctx, Secret, suffix)
         if cluster.spec.tls and existing is None:
             await ctx.apply(secret(cluster, suffix))
-        elif not cluster.spec.tls and existing and (not repaired or await is_current(cluster, ctx)):
+        elif not cluster.spec.tls and existing:
             await ctx.client.delete(existing, missing_ok=True)
 
 
 @reconciled(owns=[Service], elected=True, settings=["ui_port"])
 async def yugabyte_operator_36(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the Service of the UI when an old cluster has no port for it."""
+    if repaired and not await is_current(cluster, ctx):
+        return
     existing = await child(cluster, ctx, Service, "ui")
     if cluster.spec.ui_port > 0:
         await ctx.apply(service(cluster, "ui", cluster.spec.ui_port))
-    elif existing is not None and (not repaired or await is_current(cluster, ctx)):
+    elif existing is not None:
         await ctx.client.delete(existing, missing_ok=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -56,17 +57,19 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
     """Decommissions the last pod of a list, while the pod with the highest number is removed.
 
     The list of the report has no order. Lists of opsdk have the order of names, where demo-10 is before demo-2.
+    The twin did not take the mark back from a member that was wanted again, and `verify` was right to report it.
     """
     pods = list(await children(cluster, ctx, Pod))
     existing = {pod.metadata.name for pod in pods}
     for ordinal in range(cluster.spec.replicas):
         if f"{cluster.metadata.name}-{ordinal}" not in existing:
             await ctx.apply(member(cluster, ordinal))
-    if len(pods) <= cluster.spec.replicas:
-        return
+    leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
     if repaired:
         pods.sort(key=ordinal_of)
-    leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
+        await _keep_wanted(cluster, ctx, leaving)
+    if len(pods) <= cluster.spec.replicas:
+        return
     if not leaving:
         await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
     elif leaving == [max(pods, key=ordinal_of)]:
@@ -86,7 +89,13 @@ async def cassandra_operator_410(cluster: Cluster, ctx: Context, *, repaired: bo
             await ctx.client.delete(leaving[0], missing_ok=True)
         else:
             await ctx.client.patch(pods[-1], merge_patch(_labelled(decommissioned="true")))
-    for pod in leaving if repaired else ():
+    if repaired:
+        await _keep_wanted(cluster, ctx, leaving)
+
+
+async def _keep_wanted(cluster: Cluster, ctx: Context, leaving: Sequence[Pod]) -> None:
+    """Take the mark back from the members that are wanted again."""
+    for pod in leaving:
         if ordinal_of(pod) < cluster.spec.replicas:
             await ctx.client.patch(pod, merge_patch(_labelled(decommissioned=None)))
 

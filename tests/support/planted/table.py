@@ -40,20 +40,19 @@ class Planted(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one run of the command says."""
+    """What one run of the command says; the error if it has no report."""
 
     found: list[str]
     status: int
     seconds: float
+    error: str = ""
 
 
 def planted() -> Iterator[Planted]:
-    """Yield all planted bugs, in the order of the files."""
+    """Yield all planted bugs, in the order of the files: the functions with a repaired twin."""
     for module in _MODULES:
-        text = (Path(__file__).parent / f"{module}.py").read_text()
-        for name in _FACTORY.findall(text):
-            if not name.startswith("_") and not name.endswith("_repaired"):
-                yield Planted(name, module)
+        names = _FACTORY.findall((Path(__file__).parent / f"{module}.py").read_text())
+        yield from (Planted(name, module) for name in names if f"{name}_repaired" in names)
 
 
 def run(words: list[str], *options: str, folder: Path = FOLDER, environment: dict[str, str] | None = None) -> Verdict:
@@ -81,7 +80,7 @@ def run(words: list[str], *options: str, folder: Path = FOLDER, environment: dic
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     report: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {}
     if not report:
-        return Verdict([f"error: {done.stderr[-300:]}"], done.returncode, seconds)
+        return Verdict([], done.returncode, seconds, error=done.stderr[-300:])
     problems = [f"{each['oracle']}: {(each['differences'] or [''])[0]}" for each in report["findings"]]
     problems += [f"{each['disturbance'] or 'none'}: {each['violations'][0]}" for each in report["broken"]]
     return Verdict(problems, done.returncode, seconds)
@@ -89,8 +88,8 @@ def run(words: list[str], *options: str, folder: Path = FOLDER, environment: dic
 
 def _line(each: Planted) -> tuple[str, Verdict, Verdict]:
     broken, twin = run(each.arguments(repaired=False)), run(each.arguments(repaired=True))
-    first = broken.found[0][:_MAX_TEXT] if broken.found else "MISSED"
-    alarms = f"{len(twin.found)}: {twin.found[0][:_MAX_TEXT]}" if twin.found else "0"
+    first = broken.found[0][:_MAX_TEXT] if broken.found else broken.error or "MISSED"
+    alarms = f"{len(twin.found)}: {twin.found[0][:_MAX_TEXT]}" if twin.found else twin.error or "0"
     statuses = f"{broken.status}/{twin.status}"
     cost = f"{broken.seconds:.1f}/{twin.seconds:.1f} s"
     return f"{each.name:22} {statuses} {cost:14} {first}\n{'':42}twin: {alarms}", broken, twin

@@ -10,8 +10,9 @@ import pytest
 from planted.table import Planted, planted, run
 from slow_cases import mostly_slow
 
+from opsdk import Operator
 from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.engine.snapshot import ClusterSnapshot
+from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.life.run import check_life
 from opsdk.verification.oracles import Oracle
@@ -28,6 +29,15 @@ IN_CI = {
 }
 """The planted bugs of the fast tests, and what finds them."""
 ALL = {each.name: each for each in planted()}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_row_of_the_table_has_two_operators(name: str) -> None:
+    """No helper function of the same modules is a row."""
+    module = importlib.import_module(f"planted.{ALL[name].module}")
+    arguments = [EMPTY_CLUSTER] if ALL[name].module == "external" else []
+    for each in (name, f"{name}_repaired"):
+        assert isinstance(getattr(module, each)(*arguments), Operator | Doubles)
 
 
 def findings(each: Planted, *, repaired: bool) -> list[Oracle]:
@@ -96,7 +106,7 @@ def test_the_memory_of_modules_behind_doubles_ends_with_a_process(
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     inputs = OperatorInputs(operator="remembering:make", doubles="doubles_of_remembering:doubles")
-    doubles = inputs.doubles_factory()(ClusterSnapshot(taken_at="1970-01-01T00:00:00Z"))
+    doubles = inputs.doubles_factory()(EMPTY_CLUSTER)
     memories = [doubles.operator().seen for _ in range(2)]  # type: ignore[attr-defined]
     assert [len(each) for each in memories] == [1, 1]
     assert memories[0][0] is memories[1][0] is doubles.systems
