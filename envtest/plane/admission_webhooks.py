@@ -43,7 +43,11 @@ def install(
             raise api_errors.not_found(namespaces.info, name) from None
 
     ports = WebhookDependencies(
-        client=client, equivalents=Versions(core.resources, extensions), namespace=namespace, evaluate=evaluate
+        client=client,
+        equivalents=Versions(core.resources, extensions),
+        namespace=namespace,
+        evaluate=evaluate,
+        metrics=core.admission.metrics,
     )
     for name, resource, listing in (
         ("MutatingAdmissionWebhook", "mutatingwebhookconfigurations", MutatingWebhooks),

@@ -61,6 +61,7 @@ from envtest.plane.event_expiry import EVENTS, EventExpiry
 from envtest.plane.flow_control import FlowControl
 from envtest.plane.health import CHECKS
 from envtest.plane.metrics import Metrics
+from opsdk.aio.clock import loop_time
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.admission.webhooks.match_conditions import MatchConditions
@@ -71,6 +72,7 @@ from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
+from opsdk.apiserver.metrics import StorageMetrics
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.subresources import ReadableStore, StatusStore, UpdateStore
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo
@@ -274,6 +276,7 @@ class ControlPlane:
 
     async def start(self) -> None:
         """Create the bootstrap objects that are missing."""
+        self.storage.metrics = StorageMetrics(loop_time())
         self._reserve()
         self.extensions.load()
         self.auto_registration.start(
@@ -307,7 +310,7 @@ class ControlPlane:
             title="Kubernetes",
             version=version["gitVersion"],
         )
-        metrics = Metrics(self.stores, version, CHECKS)
+        metrics = Metrics(self.stores, version, CHECKS, admission=self.core.admission.metrics, storage=self.storage)
         server.hooks.append(metrics)
         pages = {**self.access.pages(), **metrics.pages()}
         return NonResourceRoutes(

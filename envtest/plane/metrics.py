@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.metrics import REQUEST_SECONDS, AdmissionMetrics
 from opsdk.apiserver.registry.local_store import LocalStore
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.telemetry.series import Histograms
 
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 
 _LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _WATCH_LABELS = (_LABELS[1], *_LABELS[3:])
-_SECONDS: Final = (
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
-)  # fmt: skip
 _VERBS = {"create": "POST", "update": "PUT"}
 _MOST = 10_000
 """Maximum sets of labels, since clients choose paths; further ones are counted as one set."""
@@ -36,11 +35,20 @@ class Metrics:
         stores: the registries by ``group/resource``.
         version: the server's version information.
         checks: the health checks by path.
+        admission: the latencies of admission.
+        storage: which has those of its requests.
     """
 
     def __init__(
-        self, stores: Mapping[str, LocalStore], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
+        self,
+        stores: Mapping[str, LocalStore],
+        version: Mapping[str, str],
+        checks: Mapping[str, Iterable[str]],
+        *,
+        admission: AdmissionMetrics,
+        storage: LocalStorage,
     ) -> None:
+        self._admission, self._storage = admission, storage
         self._stores = stores
         self._version = version
         self._checks = checks
@@ -49,7 +57,7 @@ class Metrics:
             "apiserver_request_duration_seconds",
             "Seconds until a response begins, by verb and resource.",
             _LABELS[1:],
-            buckets=_SECONDS,
+            buckets=REQUEST_SECONDS,
         )
         self._watches: Counter[tuple[str, ...]] = Counter()
 
@@ -97,6 +105,9 @@ class Metrics:
             requests.add_metric(labels, count)
         yield requests
         yield from self._durations.collect()
+        yield from self._admission.collect()
+        if self._storage.metrics is not None:
+            yield from self._storage.metrics.collect()
         watches = GaugeMetricFamily("apiserver_longrunning_requests", "Open watches.", None, _WATCH_LABELS)
         for labels, count in sorted(self._watches.items()):
             watches.add_metric(labels, count)

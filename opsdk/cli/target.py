@@ -22,6 +22,15 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")
 ]
 """The option ``--kubeconfig``."""
+KubernetesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kubernetes",
+        metavar="VERSION",
+        help="that the local server serves, such as 1.35; default: the newest recorded",
+    ),
+]
+"""The option ``--kubernetes`` of commands that run on a local API server."""
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="change the cluster without a question")]
 """The option ``--yes``."""
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="print the changes without making them")]

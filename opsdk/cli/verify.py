@@ -12,6 +12,7 @@ import typer
 from opsdk.cli.output import Output, OutputFormat, show_progress
 from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
 from opsdk.cli.plan.processes import stopped_by_sigterm
+from opsdk.cli.target import KubernetesOption
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_all import Exhaustive, explore_workloads
 from opsdk.cli.verify_command import (
@@ -76,6 +77,7 @@ def verify(
     crds: Definitions = None,
     check: Checks = None,
     ignore: Ignored = None,
+    kubernetes: KubernetesOption = None,
     quiet: Quiet = 2,
     patience: Patience = 75,
     parallel: Parallel = None,
@@ -106,12 +108,13 @@ def verify(
         inputs = CommandInputs(
             words=[*filter(None, [operator]), *(command or ())], workloads=workload or (), definitions=crds or (),
             examples=example or (), checks=check or (), operations=operations or _COMMAND_OPERATIONS, seed=seed,
+            kubernetes=kubernetes,
         )  # fmt: skip
         raise typer.Exit(verify_command(inputs, Timing(quiet=quiet, patience=patience), limits, outputs))
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
-        ignored=ignore or (), definitions=[str(each) for each in crds or ()],
+        ignored=ignore or (), definitions=[str(each) for each in crds or ()], kubernetes=kubernetes,
     )  # fmt: skip
     attack = explore_workloads if exhaustive else partial(_attack, foreign_changes=foreign_changes)
     with outputs.with_errors(chosen.reference):

@@ -21,7 +21,7 @@ from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits, read_definitions
-from opsdk.engine.environments import import_envtest
+from opsdk.engine.environments import import_envtest, local_version
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
@@ -75,6 +75,7 @@ class CommandInputs:
         checks: as ``KIND:EXPRESSION``.
         operations: number of generated operations on each kind.
         seed: chooses the order of the fields.
+        kubernetes: the version of the local API server; None for the default.
     """
 
     words: Sequence[str]
@@ -84,6 +85,7 @@ class CommandInputs:
     checks: Sequence[str]
     operations: int
     seed: int
+    kubernetes: str | None = None
 
     @property
     def name(self) -> str:
@@ -164,6 +166,7 @@ async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
+    kubernetes = local_version(inputs.kubernetes)
     definitions = read_definitions(inputs.definitions)
     workloads, left_out = inputs.read_workloads(definitions)
 
@@ -171,6 +174,7 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
         served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
             controllers="cluster",
             controller_events=False,
+            kubernetes=kubernetes,
             crds=definitions,
             # A restart into the past needs old revisions. A program in another process takes no virtual time.
             compaction_interval=0,

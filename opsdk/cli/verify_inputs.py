@@ -17,7 +17,7 @@ from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
-from opsdk.engine.environments import import_envtest
+from opsdk.engine.environments import import_envtest, local_version
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.engine.world.masks import parse_ignored
@@ -55,6 +55,7 @@ class OperatorInputs:
         operations: on each kind.
         seed: chooses the order of the fields.
         definitions: files and folders with the definitions of kinds that have no class.
+        kubernetes: the version of the local API server; None for the default.
     """
 
     operator: str = ""
@@ -67,6 +68,7 @@ class OperatorInputs:
     operations: int = OPERATIONS
     seed: int = 0
     definitions: Sequence[str] = ()
+    kubernetes: str | None = None
 
     def generated(self) -> GeneratedVerification:
         """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
@@ -98,7 +100,8 @@ class OperatorInputs:
     def options(self) -> dict[str, Any]:
         """Return the attributes that differ from their defaults, without the operator."""
         values = {
-            name: getattr(self, name) for name in ("doubles", "allowed_hosts", "checks", "ignored", "definitions")
+            name: getattr(self, name)
+            for name in ("doubles", "allowed_hosts", "checks", "ignored", "definitions", "kubernetes")
         }
         return {name: list(value) if not isinstance(value, str) else value for name, value in values.items() if value}
 
@@ -116,10 +119,14 @@ class OperatorInputs:
 
     def _environment(self) -> DefinedEnvironment:
         envtest = import_envtest("a verification runs the operator")
+        kubernetes = local_version(self.kubernetes)
 
         def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
             running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
-                controllers="none" if self.exhaustive else "cluster", controller_events=False, crds=definitions
+                controllers="none" if self.exhaustive else "cluster",
+                controller_events=False,
+                crds=definitions,
+                kubernetes=kubernetes,
             )
             return running
 

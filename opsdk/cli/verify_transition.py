@@ -35,6 +35,7 @@ def verify_transition(
     checks: Sequence[str] = (),
     ignored: Sequence[str] = (),
     definitions: Sequence[str] = (),
+    kubernetes: str | None = None,
     replicas: int = 1,
 ) -> Sequence[str]:
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
@@ -50,6 +51,7 @@ def verify_transition(
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
         definitions: files with the definitions of kinds that have no class.
+        kubernetes: the version of the local API server; None for the default.
         replicas: of the operator.
 
     Raises:
@@ -57,7 +59,7 @@ def verify_transition(
     """
     inputs = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
-        definitions=definitions, exhaustive=schedule is not None,
+        definitions=definitions, kubernetes=kubernetes, exhaustive=schedule is not None,
     )  # fmt: skip
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
@@ -116,7 +118,7 @@ def transition_test(
 def verify_life(
     operator: str, kind: str, oracle: str, *, doubles: str = "", allowed_hosts: Sequence[str] = (),
     checks: Sequence[str] = (), ignored: Sequence[str] = (), definitions: Sequence[str] = (),
-    references: Sequence[JsonObject] = (),
+    kubernetes: str | None = None, references: Sequence[JsonObject] = (),
 ) -> Sequence[str]:  # fmt: skip
     """Return what is wrong with an operator in a workload like life. Call it from a plain test function.
 
@@ -129,6 +131,7 @@ def verify_life(
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
         definitions: files with the definitions of kinds that have no class.
+        kubernetes: the version of the local API server; None for the default.
         references: examples of custom resources, and objects that they name.
 
     Raises:
@@ -136,7 +139,7 @@ def verify_life(
     """
     inputs = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allowed_hosts, checks=checks, ignored=ignored,
-        definitions=definitions, examples=references,
+        definitions=definitions, kubernetes=kubernetes, examples=references,
     )  # fmt: skip
     summary = GeneratedSummary()
     if oracle == Oracle.PROCESSES.value:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any, Final
 
+import msgspec
+
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.engine.installation import RunEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 
-__all__ = ["environment_factory", "import_envtest"]
+__all__ = [
+    "EnvironmentFactory",
+    "KubernetesKind",
+    "environment_factory",
+    "import_envtest",
+    "kind_of_versions",
+    "local_version",
+]
 
+EnvironmentFactory = Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+"""Makes the environment of a run, with the objects of a snapshot."""
 _HISTORY: Final = 200
 """Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
 _WRITES: Final = 2_000
@@ -35,23 +48,80 @@ def import_envtest(use: str) -> Any:
     return envtest
 
 
-def environment_factory(
-    *, controllers: str = "cluster"
-) -> Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]:
-    """Return a function that makes the environment of a run.
+def local_version(version: str | None) -> str:
+    """Return the version of Kubernetes that a local API server serves, such as ``1.36``.
 
     Args:
-        controllers: that are simulated; ``none`` where those of a real cluster do their work.
+        version: as an option names it; None for ``OPSDK_KUBERNETES_VERSION``, or the default.
+
+    Raises:
+        ConfigError: it is not a version, or envtest does not serve it. The message has the known ones.
+        UsageError: envtest is not installed.
+    """
+    import_envtest("a version of Kubernetes is served")
+    from envtest.data.versions import chosen_version  # noqa: PLC0415 - an extra; it imports opsdk
+
+    return chosen_version(version)
+
+
+class KubernetesKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of Kubernetes that can be created and updated.
+
+    Attributes:
+        namespaced: whether its objects are in namespaces.
+        versions: of Kubernetes that serve it.
+    """
+
+    namespaced: bool
+    versions: tuple[str, ...]
+
+
+@cache
+def _kinds() -> Mapping[GroupVersionKind, KubernetesKind]:
+    from envtest.data.resources import rows  # noqa: PLC0415 - an extra; it imports opsdk
+    from envtest.data.versions import VERSIONS  # noqa: PLC0415 - as above
+
+    kinds: dict[GroupVersionKind, KubernetesKind] = {}
+    for version in VERSIONS:
+        for row in rows(version):
+            info = row.info
+            if info.subresource or not {"create", "update"}.issubset(row.verbs):
+                continue
+            gvk = GroupVersionKind(info.group, info.version, info.kind)
+            before = kinds[gvk].versions if gvk in kinds else ()
+            kinds[gvk] = KubernetesKind(namespaced=info.namespaced, versions=(*before, version))
+    return kinds
+
+
+def kind_of_versions(gvk: GroupVersionKind) -> KubernetesKind | None:
+    """Return a kind that some version of Kubernetes has; None for custom resources.
 
     Raises:
         UsageError: envtest is not installed.
     """
+    import_envtest("objects are checked")
+    return _kinds().get(gvk)
+
+
+def environment_factory(*, controllers: str = "cluster", kubernetes: str | None = None) -> EnvironmentFactory:
+    """Return a function that makes the environment of a run.
+
+    Args:
+        controllers: that are simulated; ``none`` where those of a real cluster do their work.
+        kubernetes: the version to serve, as `local_version` takes it.
+
+    Raises:
+        ConfigError: that version is not served.
+        UsageError: envtest is not installed.
+    """
     envtest = import_envtest("a plan runs the operator")
+    version = local_version(kubernetes)
 
     def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
         environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
             controllers=controllers,
             snapshot=snapshot,
+            kubernetes=version,
             history_limit=_HISTORY,
             # Events are not a part of a snapshot or a plan, and are a tenth of the writes of a mass restart.
             controller_events=False,

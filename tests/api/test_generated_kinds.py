@@ -57,6 +57,15 @@ def test_each_built_in_kind(gvk: GroupVersionKind, where: str) -> None:
     assert kind_of_object(obj) == kind_of(cls)
 
 
+@pytest.mark.parametrize("word", ["alpha", "beta"])
+def test_unstable_kinds_say_what_they_are(word: str) -> None:
+    """Behind the same import as stable ones, and only they."""
+    sentence = f"{word.capitalize()}: API servers do not serve it by default."
+    marked = {gvk for gvk, where in BUILT_IN.items() if sentence in (load(where).__doc__ or "")}
+    assert marked == {gvk for gvk in BUILT_IN if word in gvk.version}
+    assert marked
+
+
 @pytest.mark.parametrize(("gvk", "where"), BUILT_IN.items(), ids=lambda v: v.kind if isinstance(v, tuple) else "")
 def test_each_keeps_what_it_does_not_know(gvk: GroupVersionKind, where: str) -> None:
     """A field of a later version survives a typed read and write of every kind."""

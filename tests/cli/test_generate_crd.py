@@ -152,6 +152,18 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert sorted(path.name for path in (out / "shapes_opsdk_dev").iterdir()) == ["__init__.py", "v1.py", "v1beta1.py"]
 
 
+def test_an_older_server_is_named_with_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 1, and nothing is written; definitions that the server accepts are written."""
+    classes = ["crd_shapes:Full", "--folder", str(tmp_path)]
+    assert main(["generate", "crd", *classes, "--for", "1.30"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("Kubernetes 1.30 does not accept:")
+    assert lines[1:] == ["  fulls.shapes.opsdk.dev: v1.selectableFields: servers know this field since Kubernetes 1.31"]
+    assert not list(tmp_path.iterdir())
+    assert main(["generate", "crd", *classes, "--for", "v1.31.2"]) == 0
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [

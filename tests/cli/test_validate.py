@@ -166,6 +166,36 @@ items:
     assert "objects of built-in kinds are not checked: pip install 'opsdk[envtest]'" in errors
 
 
+MIGRATION = """\
+apiVersion: storagemigration.k8s.io/v1
+kind: StorageVersionMigration
+metadata: {name: a}
+spec: {resource: {group: apps, resource: deployments, size: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "finding"),
+    [
+        ("1.37", "spec.resource.size: unknown field"),
+        ("v1.36.2", "apiVersion: Kubernetes 1.36 does not serve this kind; it is in 1.37"),
+    ],
+)
+def test_the_chosen_version_validates(validate: Validate, version: str, finding: str) -> None:
+    """A kind of another version is an error of its apiVersion."""
+    status, printed, errors = validate("migration.yaml", "--kubernetes", version, migration=MIGRATION)
+    assert (status, printed.count("\n"), errors) == (1, 1, "")
+    assert printed.strip().endswith(finding)
+
+
+def test_an_unknown_version_is_one_sentence(validate: Validate) -> None:
+    """It has the versions that are known, also where only custom kinds are validated."""
+    status, printed, errors = validate("good.yaml", "--kubernetes", "1.20", good=GOOD)
+    assert (status, printed) == (1, "")
+    assert errors.count("\n") == 1
+    assert "Kubernetes 1.20 is older than the versions that envtest serves: give one of 1.35, 1.36, 1.37" in errors
+
+
 def test_metadata_that_does_not_decode_is_an_error_of_its_object(validate: Validate) -> None:
     """Other objects of the file are checked. A date is a string, as in Go."""
     forms = ["{name: 5}", "5", "{name: a, labels: []}", "{name: a, labels: {a: 5}}", "{nam: a}", "{name: 2001-01-01}"]
@@ -178,7 +208,7 @@ def test_metadata_that_does_not_decode_is_an_error_of_its_object(validate: Valid
 async def test_requests_wait_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight objects are checked at a time, updates one by one; results keep the order, and progress counts."""
 
-    async def slow(_: object, tree: dict[str, str], old: object) -> list[str]:
+    async def slow(_: object, tree: dict[str, str], old: object, kubernetes: str) -> list[str]:
         await asyncio.sleep(1)
         return [tree["name"]]
 
@@ -187,7 +217,7 @@ async def test_requests_wait_beside_each_other(monkeypatch: pytest.MonkeyPatch) 
     for old, seconds in ((None, 5), ({}, 40)):
         start = asyncio.get_running_loop().time()
         trees = [({"name": str(number)}, old) for number in range(40)]
-        results = await built_in.built_in_problems(trees, progress=counts.append)
+        results = await built_in.built_in_problems(trees, kubernetes="1.36", progress=counts.append)
         assert results == [[str(number)] for number in range(40)]
         assert asyncio.get_running_loop().time() - start == pytest.approx(seconds, abs=0.9)
     assert counts == [*range(1, 41)] * 2

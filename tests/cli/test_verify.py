@@ -15,10 +15,12 @@ import yaml
 from foreign_operators import DEFINITION
 from processes import until
 
+from envtest import Environment
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
-from opsdk.cli.verify_transition import life_test, transition_test
+from opsdk.cli.verify_transition import life_test, transition_test, verify_transition
+from opsdk.errors import ConfigError
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
 from opsdk.verification.exploration.explore import explore
@@ -109,6 +111,18 @@ def test_a_kind_without_a_class_has_a_definition(project: Path, capsys: pytest.C
     (finding,) = summary.findings
     assert "configmaps default/example is left over after the deletion of default/example" in finding.differences
     assert "definitions=['crd.yaml'])" in life_test(inputs, finding)
+
+
+def test_a_printed_test_runs_on_the_chosen_version(project: Path) -> None:
+    """The version is among its arguments, and its server serves that version."""
+    project.write_text(HEAD + GOOD)
+    inputs = OperatorInputs(operator=project.name, kubernetes="1.35")
+    assert inputs.options() == {"kubernetes": "1.35"}
+    with pytest.raises(ConfigError, match=r"Kubernetes 1\.99 is newer"):
+        verify_transition(project.name, [], kubernetes="1.99")
+    served = inputs.generated().declared.environment()
+    assert isinstance(served, Environment)
+    assert served.kubernetes == "1.35"
 
 
 @pytest.mark.slow

@@ -178,6 +178,7 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, folder: Path) -> No
         (["--crds", "unmet.yaml", "--", "cat"], "spec has no value that the schema admits"),
         (["--workload", "workload.yaml", "--", "no-such-manager"], "no-such-manager is not a program"),
         (["--workload", "workload.yaml", "--check", "pods: self.", "--", "cat"], "--check is 'pods: self.'"),
+        (["--workload", "workload.yaml", "--kubernetes", "1.99", "--", "cat"], "Kubernetes 1.99 is newer than"),
     ],
 )
 def test_wrong_options_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from planned_scenarios import make_greeter
 import envtest
 from opsdk.cli.__main__ import main
 from opsdk.cli.plan.inputs import UserChanges
+from opsdk.cli.plan.request import OperatorChoice
 from opsdk.engine.connections import ForbiddenConnectionError, refuse_connections
 from opsdk.engine.snapshot import ClusterSnapshot, write_snapshot
 from opsdk.engine.snapshot_reader import take_snapshot
@@ -59,6 +60,32 @@ def test_a_plan_shows_the_objects_with_their_reasons(
     assert "+ create ConfigMap default/first" in outputs[0]
     assert "Hello World!" in outputs[0]
     assert "because of Greeting create default/first" in outputs[0]
+
+
+MIGRATION = """\
+apiVersion: storagemigration.k8s.io/v1
+kind: StorageVersionMigration
+metadata: {name: move}
+spec: {resource: {group: apps, resource: deployments}}
+"""
+
+
+def test_a_plan_runs_on_the_chosen_version(snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kind that only 1.37 has can be applied there; another version of the operator runs on the same one."""
+    migration = tmp_path / "migration.yaml"
+    migration.write_text(MIGRATION)
+    words = ["--snapshot", str(snapshot), "-f", str(migration)]
+    assert _run(*words, "--kubernetes", "1.37") == 2
+    assert "StorageVersionMigration move" in capsys.readouterr().out
+    assert _run(*words) == 1
+    assert "StorageVersionMigration" in capsys.readouterr().err
+    assert OperatorChoice(reference=GREETER, kubernetes="1.37").words[-2:] == ["--kubernetes", "1.37"]
+
+
+def test_an_unknown_version_is_one_sentence(snapshot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the versions that are known."""
+    assert _run("--snapshot", str(snapshot), "--kubernetes", "new") == 1
+    assert "'new' is not a version of Kubernetes: give one of 1.35, 1.36, 1.37" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("namespace", ["default", "missing"])

@@ -13,12 +13,14 @@ from tools.generate.errors import GenerateError
 from tools.generate.extract.bootstrap_policy import read_policy
 from tools.generate.extract.go_structs import read_structs
 from tools.generate.extract.printers import read_columns
+from tools.generate.extract.published import read_unstable
 from tools.generate.header import Provenance, version_of
 from tools.generate.policy_facts import PolicyObject, parse_policy_facts, render_policy_facts
 from tools.generate.struct_facts import Packages, parse_structs, render_structs
+from tools.generate.unstable import UnstableKinds, parse_unstable, render_unstable
 
 FOLDER = Path("tools/generate/sources")
-STRUCTS, COLUMNS, POLICY = "structs.txt", "columns.jsonl", "policy.jsonl"
+STRUCTS, COLUMNS, POLICY, UNSTABLE = "structs.txt", "columns.jsonl", "policy.jsonl", "unstable.jsonl"
 _MAKER = "make generate KUBERNETES=CHECKOUT"
 
 Texts = Mapping[str, str]
@@ -32,6 +34,7 @@ class Facts:
     packages: Packages
     columns: tuple[KindColumns, ...]
     policy: tuple[PolicyObject, ...]
+    unstable: UnstableKinds
     versions: Mapping[str, str]
     """The version of Kubernetes that each file is of, by the file's name."""
 
@@ -47,7 +50,7 @@ def minor(version: str) -> str:
 
 def read_facts(root: Path) -> Texts:
     """The files in the repository at `root`."""
-    return {name: (root / FOLDER / name).read_text() for name in (STRUCTS, COLUMNS, POLICY)}
+    return {name: (root / FOLDER / name).read_text() for name in (STRUCTS, COLUMNS, POLICY, UNSTABLE)}
 
 
 def parse_facts(texts: Texts) -> Facts:
@@ -60,6 +63,7 @@ def parse_facts(texts: Texts) -> Facts:
         parse_structs(body[STRUCTS]),
         tuple(parse_columns_facts(body[COLUMNS])),
         tuple(parse_policy_facts(body[POLICY])),
+        parse_unstable(body[UNSTABLE]),
         versions,
     )
 
@@ -69,7 +73,9 @@ def extract_facts(checkout: Path, schemas: Iterable[str], served: Iterable[tuple
     kept = set(served)
     columns: dict[tuple[str, str], KindColumns] = {}
     try:
-        structs = render_structs(read_structs(checkout, schemas))
+        names = set(schemas)
+        structs = render_structs(read_structs(checkout, names))
+        unstable = read_unstable(checkout, names)
         for kind in read_columns(checkout):
             if (kind.group, kind.kind) in kept:
                 columns.setdefault((kind.group, kind.kind), kind)
@@ -89,6 +95,12 @@ def extract_facts(checkout: Path, schemas: Iterable[str], served: Iterable[tuple
             "bootstrap_policy.py",
             "plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata",
             render_policy_facts(policy),
+        ),
+        (
+            UNSTABLE,
+            "published.py",
+            "api/openapi-spec/swagger.json and the types in staging/src/k8s.io",
+            render_unstable(unstable),
         ),
     )
     return {

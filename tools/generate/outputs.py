@@ -13,7 +13,7 @@ from tools.generate.blocking import MODULES as BLOCKING
 from tools.generate.blocking import render_blocking
 from tools.generate.children import render_children
 from tools.generate.columns import render_columns
-from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, Facts
+from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, UNSTABLE, Facts
 from tools.generate.fields import render_fields
 from tools.generate.header import Provenance
 from tools.generate.kinds import render_kinds
@@ -29,6 +29,7 @@ from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
 from tools.generate.trace_diagram import render_trace_diagram
 from tools.generate.typed_kinds import TypedKinds, with_new_kinds
+from tools.generate.unstable import with_unstable
 from tools.generate.versions import inputs_of, tables_of
 
 TABLES = "envtest/data"
@@ -110,7 +111,8 @@ def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) ->
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
     children += render_children(schemas, rows, without_header(made["fields"]))
     texts[CHILDREN] = children
-    kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [named[0], named[1]], openapi.version))
+    typed = with_unstable(typed, facts.unstable)
+    kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [*named, UNSTABLE], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 
 

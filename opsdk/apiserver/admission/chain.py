@@ -5,13 +5,14 @@ Upstream: k8s.io/apiserver/pkg/admission/chain.go, k8s.io/kubernetes/pkg/kubeapi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from opsdk.aio.clock import loop_time
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, resource_path
-from opsdk.apiserver.resources import ResourceInfo
+from opsdk.apiserver.metrics import AdmissionMetrics
 
 PLUGIN_ORDER = (
     "NamespaceLifecycle",
@@ -59,23 +60,49 @@ class AdmissionInterface(Protocol):
 
 
 Phase = Callable[[Attributes], Awaitable[None]]
+Observe = Callable[[float], None]
+_ADMIT: Final = "admit"
+_VALIDATE: Final = "validate"
 _BOUND_LIMIT = 4096
 """Most resources with cached phases. Custom resources can be deleted, so the cache is bounded."""
 
 
-class _Phases(NamedTuple):
-    """The plugin methods that apply to one resource, in order."""
+class _Call(NamedTuple):
+    """The call of a plugin in one step: its name, its method, and what gets its latency."""
 
-    mutate: tuple[Phase, ...]
-    validate: tuple[Phase, ...]
+    name: str
+    phase: Phase
+    observe: Observe
+
+
+class _Step(NamedTuple):
+    """What one step does for one resource and operation, in order."""
+
+    calls: tuple[_Call, ...]
+    observe: Observe
+
+
+class _Steps(NamedTuple):
+    """Both steps of admission."""
+
+    mutate: _Step
+    validate: _Step
 
 
 class Chain:
-    """The plugins in the order of `PLUGIN_ORDER`; mutating plugins run again if one requests reinvocation."""
+    """The plugins in the order of `PLUGIN_ORDER`; mutating plugins run again if one requests reinvocation.
+
+    Args:
+        plugins: by name.
+
+    Attributes:
+        metrics: the latencies.
+    """
 
     def __init__(self, plugins: Mapping[str, AdmissionInterface] | None = None) -> None:
+        self.metrics = AdmissionMetrics()
         self._named: dict[str, AdmissionInterface] = {}
-        self._bound: dict[tuple[str, str, str], _Phases] = {}
+        self._bound: dict[tuple[str, str, str, str], _Steps] = {}
         for name, plugin in (plugins or {}).items():
             self.add(name, plugin)
 
@@ -102,35 +129,62 @@ class Chain:
         self._named = dict(sorted(self._named.items(), key=lambda item: places[item[0]]))
         self._bound.clear()
 
-    def _phases(self, info: ResourceInfo) -> _Phases:
-        """Return the methods that apply to a resource. The result is cached, because most plugins do not apply."""
-        key = (info.group, info.resource, info.subresource)
-        phases = self._bound.get(key)
-        if phases is None:
+    def _steps(self, attributes: Attributes) -> _Steps:
+        """Return what applies to a request. The result is cached, because most plugins do not apply to a resource."""
+        info, operation = attributes.served.info, attributes.operation
+        key = (info.group, info.resource, info.subresource, operation)
+        steps = self._bound.get(key)
+        if steps is None:
             if len(self._bound) >= _BOUND_LIMIT:
                 self._bound.clear()
             path = resource_path(info)
-            plugins = [plugin for plugin in self._named.values() if _handles_resource(plugin, path)]
-            phases = self._bound[key] = _Phases(
-                mutate=tuple(p.mutate for p in plugins if type(p).mutate is not Plugin.mutate),
-                validate=tuple(p.validate for p in plugins if type(p).validate is not Plugin.validate),
+            plugins = [(name, plugin) for name, plugin in self._named.items() if _handles_resource(plugin, path)]
+            mutating = [(name, p.mutate) for name, p in plugins if type(p).mutate is not Plugin.mutate]
+            validating = [(name, p.validate) for name, p in plugins if type(p).validate is not Plugin.validate]
+            steps = self._bound[key] = _Steps(
+                mutate=self._step(_ADMIT, operation, mutating), validate=self._step(_VALIDATE, operation, validating)
             )
-        return phases
+        return steps
+
+    def _step(self, step: str, operation: str, phases: Sequence[tuple[str, Phase]]) -> _Step:
+        metrics = self.metrics
+        calls = [_Call(name, phase, metrics.of_plugin(name, step, operation)) for name, phase in phases]
+        return _Step(tuple(calls), metrics.of_step(step, operation))
 
     async def mutate(self, attributes: Attributes) -> None:
         """Run the mutating phase of each plugin in order, again if one requests reinvocation."""
-        phases = self._phases(attributes.served.info)
-        for mutate in phases.mutate:
-            await mutate(attributes)
-        if attributes.reinvoke and not attributes.is_reinvoke:
-            attributes.is_reinvoke = True
-            for mutate in phases.mutate:
-                await mutate(attributes)
+        step = self._steps(attributes).mutate
+        await self._run(_ADMIT, step, _with_second_round(step.calls, attributes), attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         """Run the validating phase of each plugin in order."""
-        for validate in self._phases(attributes.served.info).validate:
-            await validate(attributes)
+        step = self._steps(attributes).validate
+        await self._run(_VALIDATE, step, step.calls, attributes)
+
+    async def _run(self, kind: str, step: _Step, calls: Iterable[_Call], attributes: Attributes) -> None:
+        clock, plugin = loop_time(), ""
+        began = last = clock()
+        try:
+            for call in calls:
+                plugin = call.name
+                await call.phase(attributes)
+                now = clock()
+                call.observe(now - last)
+                last = now
+        except Exception:
+            now, operation = clock(), attributes.operation
+            self.metrics.of_plugin(plugin, kind, operation, rejected=True)(now - last)
+            self.metrics.of_step(kind, operation, rejected=True)(now - began)
+            raise
+        step.observe(last - began)
+
+
+def _with_second_round(calls: Sequence[_Call], attributes: Attributes) -> Iterator[_Call]:
+    """Yield the mutating calls; again if one of them requested it."""
+    yield from calls
+    if attributes.reinvoke and not attributes.is_reinvoke:
+        attributes.is_reinvoke = True
+        yield from calls
 
 
 def _handles_resource(plugin: AdmissionInterface, path: str) -> bool:

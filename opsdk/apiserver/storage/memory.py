@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from opsdk.apiserver.metrics import StorageMetrics
 from opsdk.apiserver.storage.history import HISTORY_BYTES, History, HistoryBudget, put, removal
 from opsdk.apiserver.storage.objects import bucket_of, same_but_revision, with_revision
 from opsdk.apiserver.storage.ports import (
@@ -36,8 +37,9 @@ Listener = Callable[[StorageChange], None]
 
 
 class _Bucket(msgspec.Struct):
-    """One resource: its objects, sorted keys, history and watches."""
+    """One resource: its name in keys, its objects, sorted keys, history and watches."""
 
+    name: str
     history: History
     objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     keys: list[str] = msgspec.field(default_factory=list)
@@ -71,6 +73,7 @@ class MemoryStorage:
         history_limit: changes kept for each bucket; older watches get `CompactedError`.
         watch_limit: maximum number of pending changes of a slow watcher before it is closed.
         failure: why the last write failed; see `LocalStorage`.
+        metrics: get the latencies of requests; None measures nothing.
 
     The histories of all buckets share `history_bytes`. A watcher is closed when its next change is dropped.
     """
@@ -87,6 +90,7 @@ class MemoryStorage:
         self.history_limit = history_limit
         self.watch_limit = watch_limit
         self.failure = ""
+        self.metrics: StorageMetrics | None = None
         self._budget = HistoryBudget(history_bytes)
         self._revision = revision
         self._floor = 0
@@ -116,7 +120,7 @@ class MemoryStorage:
         name = bucket_of(key)
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = _Bucket(History(floor=self._floor, limit=self.history_limit, budget=self._budget))
+            bucket = _Bucket(name, History(floor=self._floor, limit=self.history_limit, budget=self._budget))
             bucket.history.on_evict = bucket.end_late_watches
             self._buckets[name] = bucket
         return bucket
@@ -126,10 +130,22 @@ class MemoryStorage:
         return self._revision
 
     async def get(self, key: str) -> JsonObject:
-        return self.get_now(key)
+        if (metrics := self.metrics) is None:
+            return self.get_now(key)
+        began = metrics.clock()
+        try:
+            return self.get_now(key)
+        finally:
+            metrics.observe("get", bucket_of(key), began)
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
-        return self.list_now(prefix, revision=revision, start=start, limit=limit)
+        if (metrics := self.metrics) is None:
+            return self.list_now(prefix, revision=revision, start=start, limit=limit)
+        began = metrics.clock()
+        try:
+            return self.list_now(prefix, revision=revision, start=start, limit=limit)
+        finally:
+            metrics.observe("list", bucket_of(prefix), began)
 
     def get_now(self, key: str) -> JsonObject:
         try:
@@ -203,6 +219,8 @@ class MemoryStorage:
 
     def _commit(self, bucket: _Bucket, change: StorageChange) -> None:
         """Store one change, and offer it to watches and listeners, in this order."""
+        metrics, operation = self.metrics, "update"
+        began = metrics.clock() if metrics is not None else 0.0
         if self._journal is not None:
             self._journal((change,), change.revision)
         bucket.copy_if_shared()
@@ -211,10 +229,14 @@ class MemoryStorage:
         if change.kind is ChangeType.PUT and value is not None:
             if change.key not in bucket.objects:
                 bisect.insort(bucket.keys, change.key)
+                operation = "create"
             bucket.objects[change.key] = value
         else:
             del bucket.objects[change.key]
             bucket.keys.pop(bisect.bisect_left(bucket.keys, change.key))
+            operation = "delete"
+        if metrics is not None:
+            metrics.observe(operation, bucket.name, began)
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)

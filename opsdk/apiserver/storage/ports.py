@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from opsdk.apiserver.metrics import StorageMetrics
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["LocalStorage", "Storage"]
@@ -236,9 +237,11 @@ class LocalStorage(Storage, Protocol):
 
     Attributes:
         failure: why the last write could not be stored; empty after one that was. Readiness reports it.
+        metrics: get the latencies of requests; None measures nothing.
     """
 
     failure: str
+    metrics: StorageMetrics | None
 
     @property
     def current_rv(self) -> int:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.schema_types import SchemaDeclarations
 from opsdk.apiserver.field_errors import FieldErrorType
-from opsdk.cel.environment import Program
+from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.errors import CelCompileError
 from opsdk.cel.types import Type, TypeKind, optional_of
 from opsdk.errors import UsageError
@@ -38,11 +38,13 @@ class CompiledRule:
         written: the entry of the schema.
         declared: the type declaration of ``self``.
         schema: the schema that has the rule.
+        base: the functions and macros that the rule may use.
     """
 
     written: Mapping[str, JsonValue]
     declared: SchemaDeclarations
     schema: Mapping[str, JsonValue]
+    base: CelEnvironment = field(default_factory=kubernetes_environment)
 
     @property
     def expression(self) -> str:
@@ -91,7 +93,7 @@ class CompiledRule:
         """Compile an expression. A wrong result type is reported before invalid constants."""
         self_type = self.declared.type
         old_type = optional_of(self_type) if self.optional_old else self_type
-        environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
+        environment = self.base.extend(variables={"self": self_type, "oldSelf": old_type})
 
         def accept(problem: Type) -> None:
             if problem.kind is not kind:

@@ -486,3 +486,10 @@ STANDARD_LIBRARY: Final = Library(
     },
 )
 """The standard library."""
+MIXED_COMPARISONS: Final = Library(
+    functions={
+        name: [each for each in STANDARD_LIBRARY.functions[name] if len(set(each.params)) > 1]
+        for name in ("_<_", "_<=_", "_>_", "_>=_")
+    }
+)
+"""The part of the standard library that compares numbers of different types."""

@@ -215,3 +215,7 @@ STRINGS_LIBRARY: Final = Library(
     }
 )
 """The strings extension."""
+STRINGS_VERSION_2: Final = Library(
+    functions={name: STRINGS_LIBRARY.functions[name] for name in ("format", "strings.quote")}
+)
+"""What version 2 of the strings extension has beyond version 0."""

@@ -35,16 +35,25 @@ def crd(
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write one file for each CRD; default: print YAML")
     ] = None,
+    oldest: Annotated[
+        str, typer.Option("--for", metavar="VERSION", help="the oldest Kubernetes that must accept them, such as 1.31")
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Generate CustomResourceDefinitions from classes.
 
+    With --for, exits with status 1 and writes nothing if a server of that version would not accept a part of them.
+
     opsdk generate crd website.api:Website --folder config/crd
+
+    opsdk generate crd website.api:Website --for 1.31
     """
     from opsdk.cli.generate import definitions  # noqa: PLC0415 - brings the checks of the API server
 
     crds = definitions.definitions_of([definitions.load_class(name) for name in classes])
+    if oldest:
+        definitions.check_accepted(crds, oldest)
     if folder is None:
         text = to_yaml(crds)
         print_result(output, list(crds), [text.rstrip("\n")])

@@ -8,6 +8,7 @@ from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import class_place
 from opsdk.apimachinery.object import TypedObject
+from opsdk.apiserver.structural.older_servers import parse_minor, unsupported_parts
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
@@ -60,6 +61,22 @@ def _check_version(name: str, version: JsonObject) -> None:
     errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
     if errors:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
+
+
+def check_accepted(definitions: Sequence[JsonObject], version: str) -> None:
+    """Check that servers of a version of Kubernetes accept definitions, which are valid for this one.
+
+    Raises:
+        UsageError: they do not, with a sentence for each part; or it is not a version.
+    """
+    minor = parse_minor(version)
+    parts = [
+        f"  {definition['metadata']['name']}: {part}"
+        for definition in definitions
+        for part in unsupported_parts(definition, minor)
+    ]
+    if parts:
+        raise UsageError(f"Kubernetes 1.{minor} does not accept:\n" + "\n".join(parts))
 
 
 def file_name(definition: JsonObject) -> str:

@@ -151,9 +151,10 @@ class TypeGenerator:
         module.use("opsdk.apimachinery.gvk", "GroupVersionKind")
         module.use("opsdk.apimachinery.object", "TypedObject")
         group, version, kind = gvk
+        place = f"{group}/{version}" if group else version
         lines = [
             f"class {cls}(TypedObject, dict=True, kw_only=True):",
-            f'    """``{kind}`` of ``{f"{group}/{version}" if group else version}``."""',
+            f'    """``{kind}`` of ``{place}``.{self._stability(version)}"""',
             "",
             f"    gvk: ClassVar[GroupVersionKind] = GroupVersionKind({group!r}, {version!r}, {kind!r})",
         ]
@@ -161,6 +162,13 @@ class TypeGenerator:
         lines += [""]
         lines += self._fields(module, cls, schema, skip={"apiVersion", "kind", "metadata"})
         return "\n".join(lines).rstrip() + "\n"
+
+    def _stability(self, version: str) -> str:
+        """Return what the docstring of a built-in kind says about an alpha or beta version."""
+        word = next((word for word in ("alpha", "beta") if word in version), "")
+        if not word or self._built_in is not None:
+            return ""
+        return f" {word.capitalize()}: API servers do not serve it by default."
 
     def _class(self, module: Module, cls: str, schema: Schema) -> str:
         module.use("opsdk.apimachinery.model", "Model")

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from opsdk.builder.operator import Operator
 from opsdk.cli.plan import options
 from opsdk.cli.plan.against import OtherPlan, plan_of_other_version
 from opsdk.cli.plan.inputs import UserChanges
@@ -18,7 +17,8 @@ from opsdk.cli.plan.printing import plan_status, print_plan
 from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
 from opsdk.cli.plan.shadow import check_shadow_options, compare_with_leader, shadow_run, shadow_status
 from opsdk.cli.plan.versions import VersionRequest
-from opsdk.engine.environments import environment_factory
+from opsdk.cli.target import KubernetesOption
+from opsdk.engine.environments import EnvironmentFactory, environment_factory
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import Change, OperatorRun, RunOutcome
@@ -71,6 +71,7 @@ def plan(
     until: options.Until = 86_400,
     allow_host: options.AllowedHosts = None,
     allow_unseen: options.AllowUnseen = False,
+    kubernetes: KubernetesOption = None,
     all_permissions: options.AllPermissions = False,
     fail_on: options.FailOn = None,
     save: options.Save = None,
@@ -83,8 +84,7 @@ def plan(
 
     The operator runs on a local API server with the objects of the cluster, until it has nothing more to do.
 
-    Exits with status 0 if nothing changes, 2 if something does, 3 if a consequence is dangerous, and 1 if the plan
-    could not see everything, or failed.
+    Exits with status 0 if nothing changes, 2 if something does, 3 if it is dangerous, 1 if it failed or saw too little.
 
     opsdk plan
 
@@ -98,45 +98,50 @@ def plan(
     """
     chosen = OperatorChoice(
         reference=operator, flags=flags or (), doubles=doubles, all_permissions=all_permissions, seconds=until,
-        allowed_hosts=allow_host or (),
+        allowed_hosts=allow_host or (), kubernetes=kubernetes,
     )  # fmt: skip
     cluster = ClusterChoice(kubeconfig=kubeconfig, context=context, user=user)
+    environment = environment_factory(controllers="none" if shadow else "cluster", kubernetes=kubernetes)
     if shadow:
-        others = {"file": file, "delete": delete, "scale": scale, "save": save, "fail-on": fail_on}
-        check_shadow_options({"snapshot": snapshot, "against": against, **others})
-        outcome = compare_with_leader(shadow_run(chosen, cluster, leader=leader or (), wait=wait), output)
-        raise typer.Exit(shadow_status(outcome, allow_unseen=allow_unseen))
-    changes, other = UserChanges(files=file or (), deletions=delete or (), scales=scale or ()), None
+        check_shadow_options(
+            snapshot=snapshot, against=against, file=file, delete=delete, scale=scale, save=save, fail_on=fail_on
+        )
+        compared = shadow_run(chosen, cluster, environment, leader=leader or (), wait=wait)
+        raise typer.Exit(shadow_status(compare_with_leader(compared, output), allow_unseen=allow_unseen))
+    changes = UserChanges(files=file or (), deletions=delete or (), scales=scale or ())
     state = read_snapshot_file(snapshot) if snapshot else cluster.read(chosen.read_rules, names=changes.kinds)
-    if against:
-        request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
-        other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words)
-    run = _run(chosen, other.base if other else state, changes.read(), keep_end=save is not None)
-    planned = _execute(run, chosen.operator, other, save, output)
+    request = VersionRequest(version=against, reference=operator, timeout=against_timeout)
+    other = plan_of_other_version(request, state, words=chosen.words, changes=changes.words) if against else None
+    planned = _execute(chosen, state, changes.read(), other=other, environment=environment, save=save, output=output)
     raise typer.Exit(plan_status(planned, allow_unseen=allow_unseen, fail_on=fail_on or ()))
 
 
-def _run(chosen: OperatorChoice, state: ClusterSnapshot, changes: Sequence[Change], *, keep_end: bool) -> OperatorRun:
-    on_doubles = chosen.on_doubles(state)
-    return OperatorRun(
-        snapshot=state,
+def _execute(
+    chosen: OperatorChoice,
+    state: ClusterSnapshot,
+    changes: Sequence[Change],
+    *,
+    other: OtherPlan | None,
+    environment: EnvironmentFactory,
+    save: Path | None,
+    output: PlanFormat,
+) -> Plan:
+    """Run the operator, print the plan, and write the state at the end."""
+    start = other.base if other is not None else state
+    on_doubles = chosen.on_doubles(start)
+    run = OperatorRun(
+        snapshot=start,
         operator=lambda: on_doubles,
-        environment=environment_factory(),
+        environment=environment,
         namespace=chosen.namespace,
         changes=changes,
         horizon=chosen.seconds,
         allowed_hosts=chosen.allowed_hosts,
         rules=chosen.rules,
-        keep_end=keep_end,
+        keep_end=save is not None,
     )
-
-
-def _execute(
-    run: OperatorRun, operator: Operator, other: OtherPlan | None, save: Path | None, output: PlanFormat
-) -> Plan:
-    """Run the operator, print the plan, and write the state at the end."""
     outcome = run.execute()
-    planned = make_plan(outcome, operator, namespace=run.namespace)
+    planned = make_plan(outcome, chosen.operator, namespace=run.namespace)
     if other is not None:
         planned = other.subtracted_from(planned)
     print_plan(planned, output)

@@ -66,6 +66,7 @@ class OperatorChoice:
         all_permissions: it runs as an admin.
         seconds: until the run ends.
         allowed_hosts: that it may reach.
+        kubernetes: the version of the local API server; None for the default.
     """
 
     reference: str
@@ -74,6 +75,7 @@ class OperatorChoice:
     all_permissions: bool = False
     seconds: float = 86_400.0
     allowed_hosts: Sequence[str] = ()
+    kubernetes: str | None = None
 
     @cached_property
     def operator(self) -> Operator:
@@ -112,4 +114,5 @@ class OperatorChoice:
         words += [word for host in self.allowed_hosts for word in ("--allow-host", host)]
         words += [word for flag in self.flags for word in ("--set", flag)]
         words += ["--doubles", self.doubles] if self.doubles else []
+        words += ["--kubernetes", self.kubernetes] if self.kubernetes is not None else []
         return [*words, "--all-permissions"] if self.all_permissions else words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from rich.console import Console
@@ -13,7 +13,7 @@ from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
-from opsdk.engine.environments import environment_factory
+from opsdk.engine.environments import EnvironmentFactory
 from opsdk.engine.shadow.outcome import (
     Disagreement,
     ShadowOutcome,
@@ -28,23 +28,32 @@ from opsdk.manager.signals import stop_on_signals
 __all__ = ["check_shadow_options", "compare_with_leader", "shadow_run", "shadow_status"]
 
 
-def check_shadow_options(others: Mapping[str, object]) -> None:
+def check_shadow_options(**others: object) -> None:
     """Refuse options that ask about something else than a running leader. Raises `UsageError`."""
     for name, value in others.items():
         if value:
-            raise UsageError(f"--shadow shows what happens in the cluster by itself: leave out --{name}")
+            raise UsageError(
+                f"--shadow shows what happens in the cluster by itself: leave out --{name.replace('_', '-')}"
+            )
 
 
-def shadow_run(chosen: OperatorChoice, cluster: ClusterChoice, *, leader: Sequence[str], wait: float) -> ShadowRun:
+def shadow_run(
+    chosen: OperatorChoice,
+    cluster: ClusterChoice,
+    environment: EnvironmentFactory,
+    *,
+    leader: Sequence[str],
+    wait: float,
+) -> ShadowRun:
     """Return the comparison of an operator with its leader, from the present state of the cluster on.
 
     Args:
         chosen: the operator.
         cluster: where its leader runs.
+        environment: of the operator; without controllers, which the cluster has.
         leader: field managers of the leader, beside the operator's own one.
         wait: seconds that one side may be later than the other.
     """
-    environment = environment_factory(controllers="none")
     state = cluster.read(chosen.read_rules, secret_values=True)
     return ShadowRun(
         snapshot=state,

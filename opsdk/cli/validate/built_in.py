@@ -15,7 +15,7 @@ from opsdk.apiserver.validation import FieldProblem, metadata_problems
 from opsdk.children.kinds import built_in_kind
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.engine.environments import import_envtest
+from opsdk.engine.environments import import_envtest, kind_of_versions
 from opsdk.errors import AlreadyExistsError, ApiError
 from opsdk.structured_merge.value import JsonObject
 
@@ -26,22 +26,34 @@ _PARALLEL: Final = 8
 _UNKNOWN: Final = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
 
 
+def gvk_of(tree: JsonObject) -> GroupVersionKind:
+    """Return the kind of an object."""
+    return GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
+
+
+def is_built_in(gvk: GroupVersionKind) -> bool:
+    """Whether Kubernetes has a kind: in any version, or without envtest in the default one."""
+    return built_in_kind(gvk) is not None or (can_validate() and kind_of_versions(gvk) is not None)
+
+
 def can_validate() -> bool:
     """Whether envtest is installed. It is not imported."""
     return importlib.util.find_spec("envtest") is not None
 
 
 async def built_in_problems(
-    trees: Sequence[tuple[JsonObject, JsonObject | None]], *, progress: Callable[[int], None]
+    trees: Sequence[tuple[JsonObject, JsonObject | None]], *, kubernetes: str, progress: Callable[[int], None]
 ) -> list[list[FieldProblem]]:
     """Return the errors of each object.
 
     Args:
         trees: each object as it would be sent, and the object before an update; None for a create.
+        kubernetes: the version that validates.
         progress: gets the number of objects that are checked, after each one.
     """
     envtest = import_envtest("objects are checked")
-    async with envtest.Environment(disable_admission_plugins=_PLUGINS) as env, Cluster(env.config) as cluster:
+    environment = envtest.Environment(disable_admission_plugins=_PLUGINS, kubernetes=kubernetes)
+    async with environment as env, Cluster(env.config) as cluster:
         turns, names = asyncio.Semaphore(_PARALLEL), asyncio.Lock()
         checked = 0
 
@@ -49,7 +61,7 @@ async def built_in_problems(
             nonlocal checked
             # Objects before an update are stored, and all are in one namespace.
             async with turns, nullcontext() if old is None else names:
-                problems = await _problems(cluster.uncached, tree, old)
+                problems = await _problems(cluster.uncached, tree, old, kubernetes)
             checked += 1
             progress(checked)
             return problems
@@ -59,7 +71,18 @@ async def built_in_problems(
         return [task.result() for task in tasks]
 
 
-async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) -> list[FieldProblem]:
+def _unserved(tree: JsonObject, kubernetes: str) -> list[FieldProblem]:
+    """Return that a version of Kubernetes lacks the kind, if it does."""
+    kind = kind_of_versions(gvk_of(tree))
+    if kind is None or kubernetes in kind.versions:
+        return []
+    message = f"Kubernetes {kubernetes} does not serve this kind; it is in {', '.join(kind.versions)}"
+    return [FieldProblem(field="apiVersion", message=message)]
+
+
+async def _problems(client: Client, tree: JsonObject, old: JsonObject | None, kubernetes: str) -> list[FieldProblem]:
+    if unserved := _unserved(tree, kubernetes):
+        return unserved
     for metadata in (tree.get("metadata"), None if old is None else old.get("metadata")):
         # Without metadata the server answers for itself; the client cannot send what it cannot decode.
         if metadata is not None and (problems := list(metadata_problems(metadata))):
@@ -84,7 +107,7 @@ async def _problems(client: Client, tree: JsonObject, old: JsonObject | None) ->
 
 def _local(tree: JsonObject) -> Unstructured:
     """Return the object in the namespace ``default``, which exists."""
-    built_in = built_in_kind(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]))
+    built_in = kind_of_versions(gvk_of(tree))
     metadata = tree.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     if built_in is not None and built_in.namespaced:

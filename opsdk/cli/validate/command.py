@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apiserver.validation import CustomKinds, FieldProblem
-from opsdk.children.kinds import built_in_kind
 from opsdk.cli.loading import load_operator, named_operator
 from opsdk.cli.output import Output, OutputFormat, print_result, show_progress
-from opsdk.cli.validate.built_in import built_in_problems, can_validate
+from opsdk.cli.target import KubernetesOption
+from opsdk.cli.validate.built_in import built_in_problems, can_validate, gvk_of, is_built_in
 from opsdk.cli.validate.documents import SUFFIXES, Document, read_files
+from opsdk.engine.environments import local_version
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig
@@ -45,6 +45,7 @@ def validate(
     old: Annotated[
         Path | None, typer.Option(metavar="FILE", help="the objects before an update, for transition rules")
     ] = None,
+    kubernetes: KubernetesOption = None,
     operator: Annotated[
         str, typer.Option(metavar="MODULE:OPERATOR", help="default: the operator in pyproject.toml")
     ] = "",
@@ -58,14 +59,17 @@ def validate(
     opsdk validate config/samples
 
     opsdk validate new.yaml --old old.yaml
+
+    opsdk validate config --kubernetes 1.35
     """
     definitions = load_operator(operator).definitions(_PLACEHOLDER) if named_operator(operator) else []
     documents = list(read_files(files))
     if not documents:
         raise UsageError(f"{', '.join(map(str, files))}: there are no objects in files with {', '.join(SUFFIXES)}")
     before = {_identity(document): document.tree for document in (read_files([old]) if old is not None else ())}
+    version = local_version(kubernetes) if can_validate() or kubernetes is not None else ""
     notes: list[str] = []
-    findings = list(_findings(documents, before, definitions, notes))
+    findings = list(_findings(documents, before, definitions, version, notes))
     count = f"{len(documents)} objects" if len(documents) != 1 else "1 object"
     lines = [*map(str, findings), *([] if findings else [f"{count} checked, no errors"])]
     print_result(output, [asdict(finding) for finding in findings], lines)
@@ -76,39 +80,34 @@ def validate(
 
 def _identity(document: Document) -> tuple[str, ...]:
     """Return group, kind, namespace and name. An object keeps them when its version changes."""
-    gvk = _gvk(document.tree)
+    gvk = gvk_of(document.tree)
     metadata = document.tree.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     return (gvk.group, gvk.kind, str(metadata.get("namespace", "")), str(metadata.get("name", "")))
-
-
-def _gvk(tree: JsonObject) -> GroupVersionKind:
-    return GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
 
 
 def _findings(
     documents: Sequence[Document],
     before: dict[tuple[str, ...], JsonObject],
     definitions: Sequence[JsonObject],
+    kubernetes: str,
     notes: list[str],
 ) -> Iterator[_Finding]:
     """Yield the errors in the order of the objects. `definitions` are those of the operator."""
     own = CustomKinds(definitions).group_kinds
     built_in = [
-        document
-        for document in documents
-        if (gvk := _gvk(document.tree)).group_kind not in own and built_in_kind(gvk) is not None
+        document for document in documents if (gvk := gvk_of(document.tree)).group_kind not in own and is_built_in(gvk)
     ]
-    problems = _built_in_problems(built_in, before, notes)
+    problems = _built_in_problems(built_in, before, kubernetes, notes)
     # Those of the operator replace others.
     kinds = CustomKinds([*_valid_definitions(built_in, problems), *definitions])
     for document in documents:
-        gvk = _gvk(document.tree)
+        gvk = gvk_of(document.tree)
         if gvk.group_kind in kinds.group_kinds:
             problems[id(document)] = list(
                 kinds.problems(gvk, document.tree, before.get(_identity(document)), notes.append)
             )
-        elif built_in_kind(gvk) is None:
+        elif not is_built_in(gvk):
             notes.append(
                 f"{gvk.api_version} {gvk.kind} is not checked: neither the project nor a file has a valid definition"
             )
@@ -137,7 +136,7 @@ def _key_advice(problem: FieldProblem) -> str:
 
 
 def _built_in_problems(
-    documents: Sequence[Document], before: dict[tuple[str, ...], JsonObject], notes: list[str]
+    documents: Sequence[Document], before: dict[tuple[str, ...], JsonObject], kubernetes: str, notes: list[str]
 ) -> dict[int, list[FieldProblem]]:
     """Return the errors of objects of built-in kinds, by the id of the document. They share one server."""
     if not documents:
@@ -150,7 +149,7 @@ def _built_in_problems(
     def progress(checked: int) -> None:
         show_progress(f"{checked} of {len(trees)} objects of built-in kinds are checked")
 
-    results = asyncio.run(built_in_problems(trees, progress=progress))
+    results = asyncio.run(built_in_problems(trees, kubernetes=kubernetes, progress=progress))
     show_progress("")
     return {id(document): result for document, result in zip(documents, results, strict=True)}
 

@@ -44,6 +44,7 @@ def request(path: str) -> Any:
         served=InstalledResource(info, None, None),  # type: ignore[arg-type]
         reinvoke=False,
         is_reinvoke=False,
+        operation="CREATE",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from inprocess_webhooks import Hooks, configure, hook
 from server_caller import Caller
 
 import envtest
@@ -12,6 +13,7 @@ from envtest.plane.health import CHECKS
 from envtest.testing.effects import Delay
 from opsdk import Cluster
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.structured_merge.value import JsonObject
 
 
 async def page(env: envtest.Environment, path: str, *, status: int = 200, token: str | None = None) -> str:
@@ -82,6 +84,75 @@ async def test_durations_are_those_of_the_clock_of_the_test() -> None:
         if line.startswith(f"{name}_bucket") and resource in line and 'verb="POST"' in line
     }
     assert (counts["0.2"], counts["0.4"], counts["+Inf"]) == (1, 2, 2)
+
+
+def counts(page_text: str, name: str, *labels: str) -> dict[str, float]:
+    """The buckets of a histogram whose labels have these texts, by upper bound."""
+    lines = (line for line in page_text.splitlines() if line.startswith(f"{name}_bucket{{"))
+    return {
+        line.partition('le="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if all(label in line for label in labels)
+    }
+
+
+async def test_admission_is_measured_by_step_and_plugin() -> None:
+    """A rejection counts for the plugin that rejects, and for its step; later plugins are not called."""
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        await call("POST", "/api/v1/namespaces/default/configmaps", tree)
+        before = await page(env, "/metrics")
+        assert (await call("POST", "/api/v1/namespaces/none/configmaps", tree)).status == 404
+        after = await page(env, "/metrics")
+    step, plugin = (f"apiserver_admission_{name}_admission_duration_seconds" for name in ("step", "controller"))
+    rejected = ('operation="CREATE"', 'rejected="true"', 'type="admit"')
+    assert not counts(before, step, *rejected)
+    assert counts(after, step, *rejected)["+Inf"] == 1
+    assert counts(after, plugin, 'name="NamespaceLifecycle"', *rejected)["+Inf"] == 1
+    quota = ('name="ResourceQuota"', 'operation="CREATE"', 'rejected="false"', 'type="validate"')
+    assert counts(after, plugin, *quota) == counts(before, plugin, *quota)
+    assert list(counts(after, plugin, *quota)) == ["0.005", "0.025", "0.1", "0.5", "1.0", "2.5", "+Inf"]
+
+
+async def test_webhooks_are_measured_by_name() -> None:
+    """The time of a call is that of the clock of the test. A failure that is ignored rejects nothing."""
+
+    async def answer(path: str, _: object) -> JsonObject | bytes:
+        await asyncio.sleep(0.3)
+        return b"broken" if path == "/broken" else {"allowed": path == "/yes"}
+
+    results = {"yes": "false", "no": "true", "broken": "false"}
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        Hooks(answer).join(env)
+        await configure(call, *(hook(name, f"/{name}", failurePolicy="Ignore") for name in results))
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        assert (await call("POST", "/api/v1/namespaces/default/configmaps", tree)).status == 400
+        text = await page(env, "/metrics")
+    for name, rejected in results.items():
+        labels = (f'name="{name}.hooks.example.com"', 'operation="CREATE"', f'rejected="{rejected}"')
+        buckets = counts(text, "apiserver_admission_webhook_admission_duration_seconds", 'type="validating"', *labels)
+        assert (buckets["0.1"], buckets["0.5"], buckets["25.0"]) == (0, 1, 1), name
+
+
+async def test_requests_to_the_storage_are_measured() -> None:
+    """By operation and resource; the group of core kinds is empty."""
+    async with envtest.Environment() as env:
+        call = Caller(env)
+        path = "/apis/node.k8s.io/v1/runtimeclasses"
+        tree = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "a"}, "handler": "a"}
+        created = (await call("POST", path, tree)).json
+        await call("GET", f"{path}/a")
+        await call("GET", path)
+        await call("PUT", f"{path}/a", {**created, "metadata": {**created["metadata"], "labels": {"b": "c"}}})
+        await call("DELETE", f"{path}/a")
+        text = await page(env, "/metrics")
+    name = "etcd_request_duration_seconds"
+    for operation in ("create", "get", "list", "update", "delete"):
+        labels = ('group="node.k8s.io"', f'operation="{operation}"', 'resource="runtimeclasses"')
+        assert counts(text, name, *labels)["+Inf"] == 1, operation
+    assert counts(text, name, 'group=""', 'operation="create"', 'resource="namespaces"')["+Inf"] == 4
 
 
 async def test_open_watches_are_counted() -> None:

@@ -19,6 +19,7 @@ from tools.generate.extract.go_source import GoField, GoFile, parse_go
 from tools.generate.extract.go_structs import STAGING, go_files
 from tools.generate.schemas import references
 from tools.generate.struct_facts import go_type_of, local_types
+from tools.generate.unstable import UnstableKinds, own_schemas, unstable_rows
 
 SWAGGER = Path("api/openapi-spec/swagger.json")
 _REF, _OLD_REF = "#/components/schemas/", "#/definitions/"
@@ -45,6 +46,14 @@ def read_published(checkout: Path, groups: AbstractSet[tuple[str, str]]) -> dict
             schemas[name] = _OWN_FORM.get(name) or _schema(name, definitions[name], go)
             pending += references(definitions[name])
     return dict(sorted(schemas.items()))
+
+
+def read_unstable(checkout: Path, known: AbstractSet[str]) -> UnstableKinds:
+    """Return the alpha and beta kinds with the schemas that they reach, except those of `known` types."""
+    rows = tuple(unstable_rows(json.loads((checkout / SWAGGER).read_text())["paths"]))
+    schemas = read_published(checkout, {(row["group"], row["version"]) for row in rows})
+    own = own_schemas(rows, schemas)
+    return UnstableKinds(rows, {name: schema for name, schema in own.items() if name not in known})
 
 
 def read_gates(checkout: Path, schemas: Mapping[str, JsonObject]) -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from opsdk.aio.clock import loop_time
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
@@ -34,6 +35,7 @@ from opsdk.apiserver.admission.webhooks.admission_review import (
     verify_admission_response,
 )
 from opsdk.apiserver.admission.webhooks.configuration import WebhookAccessor
+from opsdk.apiserver.metrics import AdmissionMetrics
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
@@ -46,12 +48,13 @@ Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awa
 
 
 class WebhookDependencies(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the server that both webhook plugins use."""
+    """The parts of the server that both webhook plugins use. `metrics` get the latencies of the webhooks."""
 
     client: WebhookClient
     equivalents: Equivalents
     namespace: GetNamespace
     evaluate: Evaluate | None = None
+    metrics: AdmissionMetrics = msgspec.field(default_factory=AdmissionMetrics)
 
 
 class _FailedError(Exception):
@@ -106,6 +109,7 @@ class _Caller:
 
     def __init__(self, ports: WebhookDependencies, *, mutating: bool) -> None:
         self._client = ports.client
+        self._metrics = ports.metrics
         self._mutating = mutating
 
     async def call_hook(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
@@ -113,7 +117,17 @@ class _Caller:
         hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        answer = await self._send_review(attributes, invocation)
+        clock = loop_time()
+        began, rejected = clock(), True
+        try:
+            answer = await self._send_review(attributes, invocation)
+            rejected = not answer.allowed
+        except _FailedError:
+            rejected = not hook.ignore_failures
+            raise
+        finally:
+            step = "admit" if self._mutating else "validating"
+            self._metrics.observe_webhook(clock() - began, hook.name, step, attributes.operation, rejected=rejected)
         for text in answer.warnings:
             attributes.warn(text)
         if not answer.allowed:
