@@ -21,7 +21,7 @@ from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import OperatorArgument, load_operator
 from opsdk.cli.output import Output, OutputFormat, print_json, print_table
 from opsdk.cli.project import find_project
 from opsdk.cli.target import (
@@ -39,13 +39,10 @@ from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonValue
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
-_OperatorArgument = Annotated[
-    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-]
 
 
 def doctor(
-    operator: _OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     namespace: Annotated[
         str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml, or default")
@@ -82,7 +79,7 @@ def doctor(
 
 
 def cleanup(
-    operator: _OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,
