@@ -83,9 +83,7 @@ def test_two_definitions_of_one_name(tmp_path: Path) -> None:
     """The message names both files."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(to_yaml([definition("Site", field=name)]))
-    with pytest.raises(
-        UsageError, match=r"a.yaml and .*b.yaml have different definitions of sites"
-    ):
+    with pytest.raises(UsageError, match=r"a.yaml and .*b.yaml have different definitions of sites"):
         read_definitions(str(tmp_path))
 
 
