@@ -128,7 +128,9 @@ def definition_name(versions: Sequence[type[Any]]) -> str:
 
 def subresources_of(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of the subresources that a version has in its CustomResourceDefinition."""
-    has_status = any(each.name == "status" and each.type not in (None, NoneType) for each in _fields_of(kind))
+    has_status = getattr(kind, "status_subresource", None)
+    if has_status is None:
+        has_status = any(each.name == "status" and each.type not in (None, NoneType) for each in _fields_of(kind))
     return (*(("status",) if has_status else ()), *(("scale",) if getattr(kind, "scale", None) else ()))
 
 

@@ -276,12 +276,18 @@ def _add_key_defaults(schema: JsonObject, info: types.Type) -> None:
 
     Elsewhere it is left out. Built-in classes have such keys, such as the name of an image pull secret.
     """
-    while isinstance(info, types.Metadata | types.UnionType):
-        info = info.type if isinstance(info, types.Metadata) else info.types[0]
-    item = info.item_type if isinstance(info, types.ListType) else None
+    info = _plain(info)
+    item = _plain(info.item_type) if isinstance(info, types.ListType) else None
     for field in item.fields if isinstance(item, types.StructType) else ():
         if field.encode_name in schema[LIST_KEYS] and field.default == "":
             schema["items"]["properties"][field.encode_name]["default"] = ""
+
+
+def _plain(info: types.Type) -> types.Type:
+    """Return a type without markers and None."""
+    while isinstance(info, types.Metadata | types.UnionType):
+        info = info.type if isinstance(info, types.Metadata) else info.types[0]
+    return info
 
 
 def _is_class(info: types.Type, cls: type) -> bool:

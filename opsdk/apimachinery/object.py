@@ -83,6 +83,7 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
         printer_columns: columns of ``kubectl get``, see `PrinterColumn`.
         scale: the scale subresource, see `Scale`.
         selectable_fields: JSON paths, such as ``.spec.color``, that field selectors may use.
+        status_subresource: whether the status is written through a subresource; None means if the class has a status.
         served: whether the server serves this version.
         storage: whether objects are stored in this version; by default the first version is.
         deprecated: whether requests to this version return a warning.
@@ -97,6 +98,7 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     printer_columns: ClassVar[Sequence[Any]] = ()
     scale: ClassVar[Any] = None
     selectable_fields: ClassVar[Sequence[str]] = ()
+    status_subresource: ClassVar[bool | None] = None
     served: ClassVar[bool] = True
     storage: ClassVar[bool] = False
     deprecated: ClassVar[bool] = False

@@ -19,6 +19,7 @@ EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
     "otel": frozenset({"opentelemetry"}),
     "pods": frozenset({"websockets"}),
     "pydantic": frozenset({"pydantic"}),
+    "socks": frozenset({"python_socks"}),
     "tls": frozenset({"cryptography"}),
 }
 """The top-level modules that the extras install."""

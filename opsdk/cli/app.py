@@ -198,7 +198,7 @@ class _GenerateGroup(LazyGroup):
         ),
         "policies": LazyCommand(
             target=f"{_PACKAGE}:policies",
-            summary="Print the admission policies of the operator.",
+            summary="Print the admission policies of an operator.",
         ),
         "all": LazyCommand(
             target=f"{_PACKAGE}:manifests", summary=_ALL_SUMMARY, help=f"{_ALL_SUMMARY}\n\nopsdk generate all"

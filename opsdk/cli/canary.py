@@ -10,16 +10,9 @@ import msgspec
 import typer
 
 from opsdk.api.coordination.v1 import Lease
+from opsdk.cli.consent import DryRunOption, YesOption
 from opsdk.cli.output import Output, OutputFormat, print_result
-from opsdk.cli.target import (
-    Attempt,
-    Consent,
-    ContextOption,
-    DryRunOption,
-    KubeconfigOption,
-    TargetCluster,
-    YesOption,
-)
+from opsdk.cli.target import Attempt, Consent, ContextOption, KubeconfigOption, TargetCluster
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.fleet.canary_change import CanaryLease, FleetView, end_canary, start_canary

@@ -7,12 +7,18 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.project import find_project
 from opsdk.errors import OpsdkError, UsageError
 
+OperatorArgument = Annotated[
+    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
+]
+"""The operator of a command, for `load_operator`."""
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 

@@ -20,17 +20,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, key_of
 from opsdk.apimachinery.selectors import as_selector
 from opsdk.builder.controller_pauses import REASON_SUFFIX
+from opsdk.cli.consent import DryRunOption, YesOption
 from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.project import find_project
-from opsdk.cli.target import (
-    Attempt,
-    Consent,
-    ContextOption,
-    DryRunOption,
-    KubeconfigOption,
-    TargetCluster,
-    YesOption,
-)
+from opsdk.cli.target import Attempt, Consent, ContextOption, KubeconfigOption, TargetCluster
 from opsdk.client.client import as_key
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import OperatorArgument, load_operator
 
 
 def run(
-    operator: Annotated[
-        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-    ] = "",
+    operator: OperatorArgument = "",
     flags: Annotated[list[str] | None, typer.Argument(metavar="[-- FLAGS...]", help="flags of the operator")] = None,
 ) -> None:
     """Run an operator until SIGTERM.

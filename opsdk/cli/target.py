@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
+from opsdk.cli.consent import ask, check_consent
 from opsdk.cli.output import OutputFormat, print_result
 from opsdk.rest.config import RestConfig
 from opsdk.rest.load import load_config
@@ -31,10 +32,6 @@ KubernetesOption = Annotated[
     ),
 ]
 """The option ``--kubernetes`` of commands that run on a local API server."""
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="change the cluster without a question")]
-"""The option ``--yes``."""
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="print the changes without making them")]
-"""The option ``--dry-run``."""
 
 
 class TargetCluster(NamedTuple):
@@ -89,13 +86,7 @@ class Consent(NamedTuple):
         Raises:
             typer.BadParameter: both are set, or neither is and there is no terminal for the question.
         """
-        if yes and dry_run:
-            raise typer.BadParameter("--yes and --dry-run are mutually exclusive: pass one of them")
-        if not (yes or dry_run or sys.stdin.isatty()):
-            raise typer.BadParameter(
-                "this command changes a cluster, and there is no terminal for the question: "
-                "pass --yes, or --dry-run to print the changes"
-            )
+        check_consent(yes=yes, dry_run=dry_run, changed="a cluster")
         return cls(cluster, yes, dry_run)
 
     def change(self, run: Callable[[Attempt], T], *, what: str, namespace: str | None = "") -> T:
@@ -118,8 +109,5 @@ class Consent(NamedTuple):
             return run(Attempt(config, dry_run=True))
         if not self.yes:
             run(Attempt(config, dry_run=True, is_preview=True))
-            print("Make these changes? [y/N] ", end="", file=sys.stderr, flush=True)
-            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-                print("nothing was changed", file=sys.stderr)
-                raise typer.Exit(1)
+            ask()
         return run(Attempt(config))

@@ -9,8 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
+from opsdk.cli.loading import OperatorArgument
 from opsdk.cli.output import Output, OutputFormat, show_progress
-from opsdk.cli.plan.options import AllowedHosts, DoublesName, OperatorArgument
+from opsdk.cli.plan.options import AllowedHosts, DoublesName
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.target import KubernetesOption
 from opsdk.cli.validate.documents import read_files

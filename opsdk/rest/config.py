@@ -138,7 +138,8 @@ class RestConfig(Options, frozen=True, kw_only=True):
         oidc: tokens of an OpenID Connect provider.
         insecure_skip_tls_verify: accept any server certificate.
         tls_server_name: the server name to verify and send instead of the host.
-        proxy_url: ``http://`` or ``https://``; empty uses HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+        proxy_url: ``http://``, ``https://``, or ``socks5://``, which needs the extra ``socks``; empty uses HTTPS_PROXY,
+            HTTP_PROXY and NO_PROXY.
         impersonate: the user to impersonate.
         user_agent: see `default_user_agent`.
         qps: requests per second; None for no limit, because the server's priority and fairness limits better.

@@ -14,7 +14,8 @@ from opsdk.http.client.request import Pairs, encode_request
 from opsdk.http.tls_session import TlsSession
 from opsdk.http.tls_transport import start_tls
 from opsdk.rest.config import Endpoint
-from opsdk.rest.proxy import ProxyServer
+from opsdk.rest.proxy import SOCKS5, ProxyServer
+from opsdk.rest.socks import SocksDialer
 from opsdk.rest.tls import TlsContexts
 
 DIAL_TIMEOUT = 30.0
@@ -26,12 +27,13 @@ class Dialer:
     def __init__(self, endpoint: Endpoint, tls: TlsContexts, *, proxy: ProxyServer | None = None) -> None:
         self._endpoint = endpoint
         self._tls = tls
+        self._socks = SocksDialer(proxy) if proxy is not None and proxy.scheme == SOCKS5 else None
         self._proxy = proxy
 
     @property
     def absolute_targets(self) -> bool:
         """Whether requests name the full URL: plain HTTP through a proxy."""
-        return self._proxy is not None and self._endpoint.scheme == "http"
+        return self._proxy is not None and self._socks is None and self._endpoint.scheme == "http"
 
     @property
     def extra_headers(self) -> Pairs:
@@ -51,7 +53,7 @@ class Dialer:
             where = f"{where} through {self._proxy}"
         try:
             async with asyncio.timeout(DIAL_TIMEOUT):
-                if self._proxy is not None:
+                if self._proxy is not None and self._socks is None:
                     return await self._dial_proxy(self._proxy, where, make)
                 return await self._dial_direct(where, make)
         except TimeoutError as error:
@@ -60,15 +62,18 @@ class Dialer:
             raise translate(error, sent=False, where=where) from error
 
     async def _dial_direct(self, where: str, make_named: Callable[[str], Connected]) -> Connected:
-        """Connect to the API server, and resume its last TLS session."""
+        """Connect to the API server, also through SOCKS5, and resume its last TLS session."""
         endpoint, make = self._endpoint, partial(make_named, where)
+        sock = None
+        if self._socks is not None:
+            sock = await self._socks.open_socket(endpoint.host, endpoint.port, within=DIAL_TIMEOUT)
         if endpoint.scheme == "http":
-            return await connect(endpoint.host, endpoint.port, None, "", make)
+            return await connect(endpoint.host, endpoint.port, None, "", make, sock=sock)
         context, resumption = self._tls.context(), self._tls.resumption
         resumed = resumption.session_for(context)
         try:
             connection = await connect(
-                endpoint.host, endpoint.port, context, self._tls.server_name, make, resumed=resumed
+                endpoint.host, endpoint.port, context, self._tls.server_name, make, resumed=resumed, sock=sock
             )
         except BaseException:
             if resumed is not None:

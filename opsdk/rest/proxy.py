@@ -9,6 +9,7 @@ import contextlib
 from base64 import b64encode
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -16,14 +17,25 @@ import msgspec
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Endpoint
 
+SOCKS5: Final = "socks5"
+_PORTS: Final = {"http": 80, "https": 443, SOCKS5: 1080}
+
 
 class ProxyServer(msgspec.Struct, frozen=True):
-    """An HTTP proxy. `authorization` is the header's value, empty without authentication."""
+    """An HTTP or SOCKS5 proxy. `username` is empty without authentication."""
 
     scheme: str
     host: str
     port: int
-    authorization: str = ""
+    username: str = ""
+    password: str = ""
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header for an HTTP proxy; empty without authentication."""
+        if not (self.username or self.password):
+            return ""
+        return f"Basic {b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
 
     def __repr__(self) -> str:
         return f"<ProxyServer {self}>"  # without the credentials, for logs
@@ -40,13 +52,12 @@ def parse_proxy(url: str) -> ProxyServer:
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"the proxy URL cannot be read: {error}") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(f"the proxy must be http(s)://host:port; {parts.scheme}:// is not supported")
-    authorization = ""
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = f"Basic {b64encode(pair.encode()).decode()}"
-    return ProxyServer(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), authorization)
+    # Go's transport reads both as SOCKS5 whose proxy resolves names.
+    scheme = SOCKS5 if parts.scheme == "socks5h" else parts.scheme
+    if scheme not in _PORTS or not parts.hostname:
+        raise ConfigError(f"the proxy must be http(s):// or socks5://host:port; {parts.scheme}:// is not supported")
+    username, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return ProxyServer(scheme, parts.hostname, port or _PORTS[scheme], username, password)
 
 
 def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> ProxyServer | None:

@@ -167,6 +167,22 @@ class Item(Model, kw_only=True):
     part: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class Reference(Model, kw_only=True):
+    """An element of a list of type map, whose key may be left out."""
+
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    "item", [Reference, Annotated[Reference, map_type("atomic")], Annotated[Reference, msgspec.Meta(description="one")]]
+)
+def test_an_optional_key_of_a_list_has_its_empty_default(item: Any) -> None:
+    """The server wants a default of each optional key, also if the elements have markers."""
+    kind = field_of(Annotated[list[item], list_type("map", keys=("name",))], msgspec.field(default_factory=list))
+    array = schema_for(kind)["properties"]["spec"]["properties"]["a"]
+    assert array["items"]["properties"]["name"]["default"] == ""
+
+
 class Loop(Model, kw_only=True):
     """Contains itself, two levels down."""
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.codec import decode, encode
+from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.yaml_text import to_yaml
@@ -88,6 +89,18 @@ def assert_round_trip(kind_class: Any, fields: JsonObject) -> None:
 def test_each_root_schema_has_a_class(schema: JsonObject, fields: JsonObject) -> None:
     """Without properties, with the keyword that preserves unknown fields alone, with nulls, with any type of spec."""
     assert_round_trip(loaded(definition(schema)), fields)
+
+
+@pytest.mark.parametrize("properties", [{"spec": A}, {"spec": A, "status": A}])
+@pytest.mark.parametrize("required", [{}, {"required": ["spec"]}])
+@pytest.mark.parametrize("subresources", [{}, {"status": {}}])
+def test_the_status_subresource_goes_round(
+    subresources: JsonObject, required: JsonObject, properties: JsonObject
+) -> None:
+    """It need not go with a status in the schema."""
+    tree = definition({"type": "object", "properties": properties, **required})
+    tree["spec"]["versions"][0]["subresources"] = subresources
+    assert crd_for(loaded(tree))["spec"]["versions"][0].get("subresources", {}) == subresources
 
 
 TAKEN = ["Model", "TypedObject", "Object", "Any", "ClassVar", "Annotated", "Enum", "ObjectMeta", "Rule", "Quantity"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.cli.__main__ import main
+from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.record import NAME
 from opsdk.cli.scaffold.update import merged
@@ -47,7 +50,7 @@ def test_the_same_version_changes_nothing(project: Path, capsys: pytest.CaptureF
     """Whatever the author changed."""
     (project / "README.md").write_text("mine\n")
     before = files_of(project)
-    assert main(["update"]) == 0
+    assert main(["update", "--yes"]) == 0
     assert files_of(project) == before
     assert "nothing to update" in capsys.readouterr().out
 
@@ -71,13 +74,13 @@ def test_changes_of_both_are_kept(
         {"path": "README.md", "action": "replace"},
         {"path": "demo/operator.py", "action": "merge"},
     ]
-    assert main(["update"]) == 0
+    assert main(["update", "--yes"]) == 0
     assert readme.read_text() == before["README.md"].replace("A Kubernetes operator", "An operator")
     expected = before["demo/operator.py"].replace("The operator and its reconcilers.", "The operator demo.")
     assert operator.read_text() == expected
     assert not (project / "AGENTS.md").exists()
     after = files_of(project)
-    assert main(["update"]) == 0
+    assert main(["update", "--yes"]) == 0
     assert files_of(project) == after
 
 
@@ -88,12 +91,12 @@ def test_changes_of_the_same_lines_are_conflicts(
     readme = project / "README.md"
     readme.write_text(readme.read_text().replace("A Kubernetes operator in Python", "My operator in Python"))
     change(monkeypatch, "README", ("A Kubernetes operator in Python", "An operator in Python"))
-    assert main(["update"]) == 1
+    assert main(["update", "--yes"]) == 1
     text = readme.read_text()
     assert "<<<<<<< yours\nMy operator in Python" in text
     assert "An operator in Python, built with opsdk.\n>>>>>>> opsdk " in text
     assert "edit the lines between <<<<<<< and >>>>>>> of README.md" in capsys.readouterr().err
-    assert main(["update"]) == 0
+    assert main(["update", "--yes"]) == 0
     assert readme.read_text() == text
 
 
@@ -108,9 +111,60 @@ def test_without_a_record_nothing_is_changed(
     if record is not None:
         (project / NAME).write_text(record)
     before = files_of(project)
-    assert main(["update"]) == 1
+    assert main(["update", "--yes"]) == 1
     assert message in capsys.readouterr().err
     assert files_of(project) == before
+
+
+class Terminal(io.StringIO):
+    """A terminal at which a user types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "is_made"), [("y", True), ("", False)])
+def test_a_terminal_shows_the_changes_and_asks(
+    answer: str,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_made: bool,
+) -> None:
+    """No file changes before the answer."""
+    change(monkeypatch, "README", ("A Kubernetes operator in Python", "An operator in Python"))
+    before = files_of(project)
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    assert main(["update"]) == int(not is_made)
+    assert (files_of(project) != before) is is_made
+    captured = capsys.readouterr()
+    assert captured.out == ("replace README.md\n" if is_made else "")
+    assert captured.err.startswith("replace README.md\nMake these changes? [y/N] ")
+
+
+def test_without_a_terminal_an_option_decides(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names both options."""
+    assert main(["update"]) == ExitStatus.USAGE
+    assert "changes files of the project" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_newer_template_with_another_value_says_where_to_add_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record of an older version lacks it: nothing changes until the author adds the value."""
+    change(monkeypatch, "README", ("A Kubernetes operator in Python", "An operator of $team"))
+    before = files_of(project)
+    assert main(["update", "--yes"]) == 1
+    expected = 'the template of README.md has values that .opsdk.json does not have: team. Add them to "values" of'
+    assert expected in " ".join(capsys.readouterr().err.split())
+    assert files_of(project) == before
+    record = json.loads((project / NAME).read_text())
+    record["files"]["README.md"]["values"]["team"] = "mine"
+    (project / NAME).write_text(json.dumps(record))
+    assert main(["update", "--yes"]) == 0
+    assert "An operator of mine" in (project / "README.md").read_text()
 
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=6)

@@ -51,7 +51,7 @@ def test_password_is_sent_and_not_shown() -> None:
     assert "crt" not in f"{proxy} {proxy!r}"
 
 
-@pytest.mark.parametrize("url", ["socks5://p:1", "http://", "http://p:port"])
+@pytest.mark.parametrize("url", ["socks4://p:1", "ftp://p:1", "socks5://", "http://", "http://p:port"])
 def test_unusable_proxies_are_refused(url: str) -> None:
     """A proxy that we cannot speak to is a configuration error."""
     with pytest.raises(ConfigError, match="proxy"):

@@ -13,6 +13,7 @@ import typer
 
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.yaml_text import to_yaml
+from opsdk.cli.consent import DryRunOption, YesOption
 from opsdk.cli.deploy.apply import Deployer
 from opsdk.cli.deploy.permissions import deploy_rules, grant_rules, undeploy_rules
 from opsdk.cli.deploy.remove import Remover
@@ -20,15 +21,7 @@ from opsdk.cli.deploy.steps import DeployStep
 from opsdk.cli.output import Output, OutputFormat, print_json
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
-from opsdk.cli.target import (
-    Attempt,
-    Consent,
-    ContextOption,
-    DryRunOption,
-    KubeconfigOption,
-    TargetCluster,
-    YesOption,
-)
+from opsdk.cli.target import Attempt, Consent, ContextOption, KubeconfigOption, TargetCluster
 from opsdk.cluster.cluster import Cluster
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rest.config import RestConfig

@@ -24,7 +24,7 @@ from opsdk.cli.dev.console import render, view_of
 from opsdk.cli.dev.reload import imported_again
 from opsdk.cli.dev.reserved_port import reserved_port
 from opsdk.cli.dev.session import DevSession, Reload
-from opsdk.cli.loading import load_operator, operator_reference
+from opsdk.cli.loading import OperatorArgument, load_operator, operator_reference
 from opsdk.cli.project import find_project, operator_namespace
 from opsdk.cli.target import ContextOption, KubeconfigOption, TargetCluster
 from opsdk.errors import UsageError
@@ -43,9 +43,7 @@ _DEBOUNCE_MS = 50
 
 
 def dev(
-    operator: Annotated[
-        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-    ] = "",
+    operator: OperatorArgument = "",
     *,
     cluster: Annotated[
         bool,

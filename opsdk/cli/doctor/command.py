@@ -18,34 +18,24 @@ from opsdk.api.rbac.v1 import ClusterRole
 from opsdk.apimachinery.object import convert
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
+from opsdk.cli.consent import DryRunOption, YesOption
 from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import OperatorArgument, load_operator
 from opsdk.cli.output import Output, OutputFormat, print_json, print_table
 from opsdk.cli.project import find_project
-from opsdk.cli.target import (
-    Attempt,
-    Consent,
-    ContextOption,
-    DryRunOption,
-    KubeconfigOption,
-    TargetCluster,
-    YesOption,
-)
+from opsdk.cli.target import Attempt, Consent, ContextOption, KubeconfigOption, TargetCluster
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonValue
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
-_OperatorArgument = Annotated[
-    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-]
 
 
 def doctor(
-    operator: _OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     namespace: Annotated[
         str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml, or default")
@@ -82,7 +72,7 @@ def doctor(
 
 
 def cleanup(
-    operator: _OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = None,

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from opsdk.apimachinery.serializer.documents import SyntaxProblemError
-from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
 from opsdk.cli.generate.files import check_files, write_all
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
-from opsdk.cli.generate.served_definitions import definitions_among, why_refused
+from opsdk.cli.generate.sources import read_definitions, remote_of
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.errors import UsageError
@@ -102,7 +99,12 @@ def rbac(
 def models(
     *,
     folder: Annotated[Path, typer.Option(metavar="FOLDER", help="folder of the generated package")],
-    crd: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="file with CRDs in YAML or JSON")] = None,
+    crd: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE", help="CRDs: a file, folder or URL, or github:OWNER/NAME@TAG/FOLDER of a project's release"
+        ),
+    ] = None,
     openapi: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="file with an OpenAPI v3 document in JSON")
     ] = None,
@@ -117,15 +119,17 @@ def models(
     """Generate typed classes from CRDs, OpenAPI v3 documents or a live server.
 
     opsdk generate models --crd certificates.yaml --folder website/certmanager
+
+    opsdk generate models --crd github:cert-manager/cert-manager@v1.18.2/deploy/crds --folder website/certmanager
     """
     if sum((bool(crd), bool(openapi), cluster)) != 1:
-        raise UsageError("pass exactly one source: --crd FILE or --openapi FILE (repeatable), or --cluster")
+        raise UsageError("pass exactly one source: --crd SOURCE or --openapi FILE (repeatable), or --cluster")
     files: dict[str, str] = {}
     definitions: list[JsonObject] = []
     schemas: Mapping[str, Any] = {}
     if crd:
-        source = ", ".join(path.name for path in crd)
-        definitions = [definition for path in crd for definition in read_definitions(path)]
+        source = ", ".join(each if remote_of(each) else Path(each).name for each in crd)
+        definitions = [definition for each in crd for definition in read_definitions(each)]
     elif cluster:
         source = "a live server"
         definitions, schemas = _published(group or ())
@@ -139,29 +143,6 @@ def models(
     if not files:
         raise UsageError(f"{source} has no kinds besides those that opsdk already includes")
     write_all(folder, files, command="opsdk generate models", output=output, force=force)
-
-
-def read_definitions(path: Path) -> Sequence[JsonObject]:
-    """Return the CustomResourceDefinitions in a YAML or JSON file, also those in a List; other objects are skipped.
-
-    A definition that no server takes is left out, with a line on stderr.
-
-    Raises:
-        UsageError: the file cannot be read, or has no definition that a server takes.
-    """
-    try:
-        documents = read_documents(path.read_bytes())
-    except (OSError, SyntaxProblemError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    complete = []
-    for definition in definitions_among(documents):
-        if reason := why_refused(definition):
-            print(f"opsdk: {path}: {reason}", file=sys.stderr)
-        else:
-            complete.append(definition)
-    if not complete:
-        raise UsageError(f"{path} has no CustomResourceDefinition that a server takes")
-    return complete
 
 
 def _published(groups: Sequence[str]) -> tuple[list[JsonObject], Mapping[str, Any]]:

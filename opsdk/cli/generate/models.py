@@ -74,6 +74,7 @@ _KIND_VARIABLES = frozenset(
         "served",
         "short_names",
         "singular",
+        "status_subresource",
         "storage",
     ]
 )
@@ -140,7 +141,7 @@ class ModelModule:
             f"class {kind}({base}, dict=True, kw_only=True):",
             *_docstring(schema.get("description", "")),
             f"    gvk: {variable}[{gvk}] = {gvk}({self._group!r}, {self._version!r}, {spec['names']['kind']!r})",
-            *self._variables(spec, version),
+            *self._variables(spec, version, has_status="status" in properties),
             *self._rules(schema),
         ]
         if has_fields:
@@ -176,7 +177,7 @@ class ModelModule:
             self._classes = before
         return self._add_import("opsdk.apimachinery.object", "TypedObject"), True
 
-    def _variables(self, spec: JsonObject, version: JsonObject) -> Iterator[str]:
+    def _variables(self, spec: JsonObject, version: JsonObject, *, has_status: bool) -> Iterator[str]:
         """Iterate over the class variables that differ from those of `Object`."""
         names = spec["names"]
         lower = names["kind"].lower()
@@ -195,6 +196,7 @@ class ModelModule:
             "deprecated": (version.get("deprecated", False), False),
             "deprecation_warning": (version.get("deprecationWarning", ""), ""),
             "selectable_fields": (fields, ()),
+            "status_subresource": ("status" in subresources, has_status),
         }
         yield from (f"    {name} = {value!r}" for name, (value, usual) in values.items() if value != usual)
         if "scale" in subresources:

@@ -11,6 +11,7 @@ from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.generate.files import check_files, with_hash, write_all, write_generated
+from opsdk.cli.loading import OperatorArgument, load_operator
 from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE, containerfile
@@ -51,12 +52,12 @@ def webhooks() -> None:
     print(to_yaml(package_inputs().configurations), end="")
 
 
-def policies() -> None:
-    """Print the admission policies of the project's operator and their bindings.
+def policies(operator: OperatorArgument = "") -> None:
+    """Print the admission policies of an operator and their bindings.
 
     opsdk generate policies | kubectl apply -f -
     """
-    print(to_yaml(package_inputs().policies), end="")
+    print(to_yaml(load_operator(operator).admission_policies()), end="")
 
 
 def package(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from opsdk.cli.loading import OperatorArgument
 from opsdk.cli.plan import options
 from opsdk.cli.plan.against import OtherPlan, plan_of_other_version
 from opsdk.cli.plan.inputs import UserChanges
@@ -29,7 +30,7 @@ from opsdk.errors import UsageError
 
 def snapshot(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write, such as cluster.snapshot.gz")],
-    operator: options.OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     everything: Annotated[bool, typer.Option("--all", help="read every kind, not only those of an operator")] = False,
     secrets: Annotated[bool, typer.Option("--secrets", help="write the values of Secrets, not their digests")] = False,
@@ -55,7 +56,7 @@ def snapshot(
 
 
 def plan(
-    operator: options.OperatorArgument = "",
+    operator: OperatorArgument = "",
     *,
     snapshot: options.SnapshotFile = None,
     against: options.Against = "",

@@ -19,10 +19,6 @@ class PlanFormat(StrEnum):
     JSON = "json"
 
 
-OperatorArgument = Annotated[
-    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
-]
-
 # ------------------------------------------------------------------ the cluster
 Kubeconfig = Annotated[Path | None, typer.Option(metavar="FILE", help="kubeconfig file; default: $KUBECONFIG")]
 Context = Annotated[str, typer.Option(help="kubeconfig context")]

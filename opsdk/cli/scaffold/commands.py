@@ -240,7 +240,7 @@ def _write_new(folder: Path, files: Mapping[str, ScaffoldFile]) -> dict[Path, st
     for name, file in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = formatted(folder, name, file.rendered() or "")
+        text = formatted(folder, name, file.rendered(name) or "")
         path.write_text(text, encoding="utf-8")
         texts[name] = ScaffoldFile(template=file.template, values=file.values, text=text)
     record.with_files(texts).write(folder)

@@ -32,10 +32,21 @@ class ScaffoldFile(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str]
     text: str = ""
 
-    def rendered(self) -> str | None:
-        """Return what this version of opsdk writes for it; None if it has no such template."""
+    def rendered(self, path: str) -> str | None:
+        """Return what this version of opsdk writes for it; None if it has no such template.
+
+        Raises `UsageError` if the template has a placeholder without a value: projects of older versions may lack it.
+        """
         template = getattr(templates, self.template, None)
-        return template.substitute(self.values) if isinstance(template, Template) else None
+        if not isinstance(template, Template):
+            return None
+        if missing := sorted(set(template.get_identifiers()) - self.values.keys()):
+            names = ", ".join(missing)
+            raise UsageError(
+                f"the template of {path} has values that {NAME} does not have: {names}. "
+                f'Add them to "values" of "{path}" in {NAME}, and run opsdk update again'
+            )
+        return template.substitute(self.values)
 
 
 class ScaffoldRecord(msgspec.Struct, frozen=True, kw_only=True):

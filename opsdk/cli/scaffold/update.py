@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from opsdk.base.version import VERSION
-from opsdk.cli.output import Output, OutputFormat, print_files
+from opsdk.cli.consent import DryRunOption, YesOption, ask, check_consent
+from opsdk.cli.output import Output, OutputFormat, print_files, print_result
 from opsdk.cli.project import current_project
 from opsdk.cli.scaffold.formatting import formatted
 from opsdk.cli.scaffold.record import NAME, ScaffoldFile, ScaffoldRecord, read_record
@@ -55,7 +55,8 @@ class FileUpdate:
 
 def update(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print which files would change, and change none")] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Bring the templates of this version of opsdk into the project, and keep your changes.
@@ -65,8 +66,9 @@ def update(
 
     opsdk update --dry-run
 
-    opsdk update
+    opsdk update --yes
     """
+    check_consent(yes=yes, dry_run=dry_run, changed="files of the project")
     folder = current_project().folder
     record = read_record(folder)
     if record is None:
@@ -75,14 +77,20 @@ def update(
             f"copy its {NAME}, and run opsdk update again"
         )
     updates = list(file_updates(folder, record))
+    actions = {folder / each.path: str(each.action) for each in updates}
+    if not updates:
+        print_result(output, [], [f"nothing to update: the project has the templates of opsdk {VERSION}"])
+        return
+    conflicts = [each.path for each in updates if each.action is UpdateAction.CONFLICT]
+    if not (yes or dry_run):
+        for each in updates:
+            print(f"{each.action} {each.path}", file=sys.stderr)
+        ask()
     if not dry_run:
         for each in updates:
             (folder / each.path).write_text(each.text, encoding="utf-8")
         record.with_files({each.path: each.origin for each in updates}).write(folder)
-    print_files(output, {folder / each.path: str(each.action) for each in updates})
-    if not updates and output is OutputFormat.TEXT:
-        print(f"nothing to update: the project has the templates of opsdk {VERSION}")
-    conflicts = [each.path for each in updates if each.action is UpdateAction.CONFLICT]
+    print_files(output, actions)
     if conflicts and not dry_run:
         print(f"opsdk: edit the lines between <<<<<<< and >>>>>>> of {', '.join(conflicts)}", file=sys.stderr)
     raise typer.Exit(int(bool(conflicts)))
@@ -92,11 +100,11 @@ def file_updates(folder: Path, record: ScaffoldRecord) -> Iterator[FileUpdate]:
     """Yield the updates of the files whose templates changed. Writes nothing.
 
     Raises:
-        UsageError: a file cannot be read, or git is missing.
+        UsageError: a file cannot be read, the record lacks a value of a newer template, or git is missing.
     """
     for path, origin in record.files.items():
         file = folder / path
-        rendered = origin.rendered()
+        rendered = origin.rendered(path)
         if rendered is None or not file.is_file():
             continue
         new = formatted(folder, path, rendered)

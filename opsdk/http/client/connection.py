@@ -242,6 +242,7 @@ async def connect(
     make: Callable[[], Connected],
     *,
     resumed: ssl.SSLSession | None = None,
+    sock: CheckedSocket | None = None,
 ) -> Connected:
     """Return a new connection, with TLS if `context` is given.
 
@@ -252,12 +253,13 @@ async def connect(
         server_name: the name to verify; empty for `host`.
         make: creates the protocol object.
         resumed: see `TlsSession`.
+        sock: a socket that leads there, such as through a proxy; None connects to `host`.
 
     Raises:
         OSError: and other exceptions in `TRANSPORT_ERRORS`; the caller translates them.
     """
     session = None if context is None else TlsSession(context, server_hostname=server_name or host, resumed=resumed)
-    sock = await open_socket(host, port)
+    sock = sock or await open_socket(host, port)
     connection = make()
     connection.socket = sock
     if session is None:
