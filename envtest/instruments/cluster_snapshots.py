@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from envtest.data.resources import rows
-from envtest.data.versions import DEFAULT, minor_of
+from envtest.data.versions import DEFAULT, VERSIONS, minor_of
 from opsdk.apimachinery.tree_names import key_of_tree
 from opsdk.apiserver.resources import ResourceInfo, group_version
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -48,8 +48,8 @@ def load_cluster_snapshot(
     if other and other != kubernetes:
         _LOG.warning(
             "the snapshot is of Kubernetes %s and this server serves %s:"
-            " kinds and fields that only %s has are kept and not validated",
-            other, kubernetes, other,
+            " kinds and fields that only %s has are kept and not validated%s",
+            other, kubernetes, other, f"; choose it with --kubernetes {other}" if other in VERSIONS else "",
         )  # fmt: skip
     isolated = isolate(snapshot)
     revision = max((_revision(obj) for obj in isolated.objects), default=1)

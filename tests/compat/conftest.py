@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 
 import envtest
+from envtest.data.versions import VERSIONS, chosen_version
 from opsdk import Cluster
 from opsdk.api.core.v1 import Namespace
 from opsdk.apimachinery.meta import ObjectMeta
@@ -26,8 +27,8 @@ collect_ignore_glob = ["toys_operator.py", "kopf_operators", *(["test_with_*.py"
 class Served:
     """An environment that serves from its own thread: most clients block."""
 
-    def __init__(self, folder: Path) -> None:
-        self.kubeconfig = folder / "kubeconfig"
+    def __init__(self, folder: Path, *, kubernetes: str | None = None) -> None:
+        self.kubeconfig, self.kubernetes = folder / "kubeconfig", chosen_version(kubernetes)
         self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
@@ -35,7 +36,7 @@ class Served:
         assert self._ready.wait(30)
 
     async def _serve(self) -> None:
-        async with envtest.Environment(controllers="cluster") as self.env:
+        async with envtest.Environment(controllers="cluster", kubernetes=self.kubernetes) as self.env:
             web = await self.env.serve(port=0)
             self.kubeconfig.write_text(self.env.kubeconfig(web))
             self.env.responders.logs = lambda pod, container: f"{pod['metadata']['name']}\n{container}\n"
@@ -70,6 +71,14 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The server."""
     created = Served(tmp_path_factory.mktemp("served"))
+    yield created
+    created.stop()
+
+
+@pytest.fixture(scope="session")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of the newest version of Kubernetes, which is not the default one."""
+    created = Served(tmp_path_factory.mktemp("newest"), kubernetes=list(VERSIONS)[-1])
     yield created
     created.stop()
 

@@ -1,6 +1,7 @@
 """Finds what older API servers do not accept in a CustomResourceDefinition. Pure.
 
 Upstream: k8s.io/apiserver/pkg/cel/environment/base.go (v1.36), and the types of k8s.io/apiextensions-apiserver
+Deviates: what a newer cel-go adds to a library, such as `first` and `last` of lists, counts as that library.
 """
 
 from __future__ import annotations

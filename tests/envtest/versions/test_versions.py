@@ -181,6 +181,7 @@ def test_a_snapshot_of_another_version_is_named(caplog: pytest.LogCaptureFixture
     load_cluster_snapshot(ClusterSnapshot(taken_at="", server_version="v1.35.1"), kubernetes="1.37")
     [record] = caplog.records
     assert record.getMessage().startswith("the snapshot is of Kubernetes 1.35 and this server serves 1.37:")
+    assert record.getMessage().endswith("; choose it with --kubernetes 1.35")
 
 
 @pytest.mark.parametrize(
