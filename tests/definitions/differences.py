@@ -71,10 +71,10 @@ def _compare(path: str, before: JsonValue, after: JsonValue) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         missing: Any = object()
         for name in sorted(before.keys() | after.keys()):
-            left, right = before.get(name, missing), after.get(name, missing)
-            if left is missing or right is missing:
-                yield f"{path}.{name} is {'added' if left is missing else 'lost'}"
+            old, new = before.get(name, missing), after.get(name, missing)
+            if old is missing or new is missing:
+                yield f"{path}.{name} is {'added' if old is missing else 'lost'}"
             else:
-                yield from _compare(f"{path}.{name}", left, right)
+                yield from _compare(f"{path}.{name}", old, new)
     elif before != after:
         yield f"{path}: {before!r} -> {after!r}"
