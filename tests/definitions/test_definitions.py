@@ -10,7 +10,7 @@ import pytest
 
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.structured_merge.value import JsonObject
-from tests.definitions.__main__ import measure
+from tests.definitions.__main__ import ProjectResult, measure
 from tests.definitions.differences import differences
 
 SPEC: JsonObject = {
@@ -76,5 +76,11 @@ def test_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "crds").mkdir()
     (tmp_path / "crds/a.yaml").write_text(to_yaml([DEFINITION]))
     monkeypatch.syspath_prepend(str(tmp_path))
-    result = measure("a-project", str(tmp_path / "crds"), tmp_path)
-    assert (result.definitions, result.versions, result.problems) == (1, 1, [])
+    meta = {"apiVersion": "x.example.com/v1", "kind": "Site", "metadata": {"name": "a"}}
+    good = {**meta, "spec": {"description": "x", "parts": [{"a": 1}]}}
+    objects: list[JsonObject] = [good, good, {**meta, "spec": {"description": 1}}, {"apiVersion": "v1", "kind": "Pod"}]
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects/a.yaml").write_text(to_yaml(objects))
+    (tmp_path / "objects/b.yaml").write_text("{{ template }}: {")
+    result = measure("a-project", str(tmp_path / "crds"), tmp_path, examples=tmp_path / "objects")
+    assert result == ProjectResult("a-project", 1, 1, result.lines, 1, 1, [])
