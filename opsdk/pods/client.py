@@ -197,7 +197,13 @@ class PodClient:
         )
 
     def open_exec(
-        self, pod: ObjectKey | str, command: Sequence[str], *, container: str = "", stdin: bool = False
+        self,
+        pod: ObjectKey | str,
+        command: Sequence[str],
+        *,
+        container: str = "",
+        stdin: bool = False,
+        tty: bool = False,
     ) -> AbstractAsyncContextManager[CommandStream]:
         """Run a command whose output is read as it arrives. Leaving the block closes the connection.
 
@@ -213,10 +219,11 @@ class PodClient:
             command: the program and its arguments. No shell interprets them.
             container: its name; may be empty if the Pod has only one.
             stdin: whether `CommandStream.write` sends input, which needs a server of version 1.30.
+            tty: run it in a terminal, whose size `CommandStream.resize` sets. Everything is then on stdout.
 
         Raises what `exec` raises; without timeout and limit.
         """
-        request = exec_request(pod, command, container=container, has_stdin=stdin)
+        request = exec_request(pod, command, container=container, has_stdin=stdin, tty=tty)
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
         return open_command(self._transport, request)
 

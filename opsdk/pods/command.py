@@ -11,8 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import asynccontextmanager
 from typing import Self
 
+import msgspec
+
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.errors import ConnectionLostError, DeadlineError, RequestInfo, UsageError
+from opsdk.errors import ConnectionLostError, DeadlineError, UsageError
 from opsdk.http.channels import CLOSE, StreamChannel
 from opsdk.http.client.request import MessageStream
 from opsdk.pods.command_output import CommandMessages, OutputName
@@ -22,25 +24,31 @@ from opsdk.rest.transport import Transport
 
 __all__ = ["CommandStream"]
 
+_TTY = "tty"
 _V5 = "v5.channel.k8s.io"
 _V4 = "v4.channel.k8s.io"
 # Bytes of one message. The server refuses those above 4 MiB.
 _PIECE = 32 * 1024
 
 
-def exec_request(pod: ObjectKey | str, command: Sequence[str], *, container: str, has_stdin: bool) -> RestRequest:
+def exec_request(
+    pod: ObjectKey | str, command: Sequence[str], *, container: str, has_stdin: bool, tty: bool = False
+) -> RestRequest:
     """Return the request for a command. Raises `UsageError`."""
     if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
         raise UsageError(f"the command is {command!r}: write a list of words, such as ['ls', '/']; no shell splits it")
     words = [("command", word) for word in command]
-    streams = [*(["stdin"] if has_stdin else []), "stdout", "stderr"]
-    return _request(pod, "exec", words, container, streams)
+    return _request(pod, "exec", words, container, _streams(has_stdin=has_stdin, tty=tty))
 
 
 def attach_request(pod: ObjectKey | str, *, container: str, has_stdin: bool, tty: bool) -> RestRequest:
-    """Return the request for a connection to the running process. A terminal has no stderr of its own."""
-    streams = [*(["stdin"] if has_stdin else []), "stdout", "tty" if tty else "stderr"]
-    return _request(pod, "attach", [], container, streams)
+    """Return the request for a connection to the running process."""
+    return _request(pod, "attach", [], container, _streams(has_stdin=has_stdin, tty=tty))
+
+
+def _streams(*, has_stdin: bool, tty: bool) -> list[str]:
+    """Return the streams of a request. A terminal has no stderr of its own."""
+    return [*(["stdin"] if has_stdin else []), "stdout", _TTY if tty else "stderr"]
 
 
 def _request(
@@ -59,9 +67,10 @@ class CommandStream:
     output is not read stops at its next write, so write a large input in a task of its own.
     """
 
-    def __init__(self, socket: MessageStream, request: RequestInfo) -> None:
+    def __init__(self, socket: MessageStream, request: RestRequest) -> None:
         self._socket = socket
-        self._request = request
+        self._request = request.info
+        self._has_terminal = (_TTY, "true") in request.query
         self._messages = CommandMessages()
         self._status: int | None = None
 
@@ -82,6 +91,13 @@ class CommandStream:
         """Send the end of the input. Raises `ConnectionLostError`."""
         await self._socket.send(bytes((CLOSE, StreamChannel.STDIN)))
 
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the process the size of the terminal. Raises `UsageError` without ``tty``, and `ConnectionLostError`."""
+        if not self._has_terminal:
+            raise UsageError("there is no terminal: pass tty=True")
+        size = msgspec.json.encode({"Width": columns, "Height": rows})
+        await self._socket.send(bytes((StreamChannel.RESIZE,)) + size)
+
     def __aiter__(self) -> Self:
         return self
 
@@ -101,7 +117,7 @@ class CommandStream:
 async def open_command(transport: Transport, request: RestRequest) -> AsyncIterator[CommandStream]:
     """Start a command, or attach to a process. Leaving the block closes the connection."""
     async with transport.connect(request, timeout=OPEN_TIMEOUT) as socket:
-        yield CommandStream(socket, request.info)
+        yield CommandStream(socket, request)
 
 
 async def run_command(

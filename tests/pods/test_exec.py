@@ -163,6 +163,30 @@ async def test_input_is_written_while_output_is_read() -> None:
 
 @pytest.mark.realtime
 @BOTH
+async def test_a_terminal_has_a_size(sockets: bool) -> None:
+    """Of a command and of the running process; without a terminal there is none."""
+
+    async def program(command: Any, pipe: Any) -> int:
+        await pipe.read()
+        await pipe.write(f"{command.tty} {pipe.size}")
+        return 0
+
+    async with pod_environment(sockets=sockets) as (env, cluster):
+        env.responders.run = program
+        for opened in (
+            cluster.pods.open_exec("default/p", ["top"], container="c", stdin=True, tty=True),
+            cluster.pods.attach("default/p", container="c", stdin=True, tty=True),
+        ):
+            async with opened as stream:
+                await stream.resize(120, 40)
+                await stream.write(b"x")
+                assert [piece async for piece in stream] == [("stdout", b"True (120, 40)")]
+        async with cluster.pods.open_exec("default/p", ["top"], container="c") as stream:
+            with pytest.raises(UsageError, match="there is no terminal: pass tty=True"):
+                await stream.resize(120, 40)
+
+
+@BOTH
 async def test_attach_reaches_the_running_process(sockets: bool) -> None:
     """Input and output are those of the container's process; a terminal has one output; its end is a success."""
     processes = []

@@ -1,0 +1,1 @@
+"""Measures `opsdk generate models` with the definitions of projects: ``python -m tests.definitions NAME=SOURCE...``."""
