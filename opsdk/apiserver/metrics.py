@@ -24,7 +24,7 @@ _ADMISSION_SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _WEBHOOK_SECONDS: Final = (*_ADMISSION_SECONDS, 10, 25)
 _STEP_LABELS: Final = ("type", "operation", "rejected")
 _MOST: Final = 10_000
-"""Maximum sets of labels, since clients choose the names of webhooks; further webhooks share an empty name."""
+"""Maximum sets of labels: clients choose the names of webhooks and resources. Further ones share an empty name."""
 
 
 class AdmissionMetrics:
@@ -100,6 +100,8 @@ class StorageMetrics:
         """Count a request that ends now. `bucket` is group and resource: ``apps/deployments``, ``core/pods``."""
         series = self._series.get((operation, bucket))
         if series is None:
+            if len(self._series) >= _MOST:
+                bucket = ""
             group, _, resource = bucket.partition("/")
             series = self._requests.series(operation, "" if group == "core" else group, resource)
             self._series[operation, bucket] = series
