@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from opsdk.telemetry.series import Histograms, HistogramSeries
+from opsdk.telemetry.series import Histograms, HistogramSeries, LoopHistogramSeries
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -33,14 +33,26 @@ class AdmissionMetrics:
     def __init__(self) -> None:
         prefix, text = "apiserver_admission_", "Seconds of admission, by operation, type (validate or admit)"
         self._steps = Histograms(
-            f"{prefix}step_admission_duration_seconds", f"{text} and result.", _STEP_LABELS, buckets=_ADMISSION_SECONDS
+            f"{prefix}step_admission_duration_seconds",
+            f"{text} and result.",
+            _STEP_LABELS,
+            buckets=_ADMISSION_SECONDS,
+            form=LoopHistogramSeries,
         )
         labels = ("name", *_STEP_LABELS)
         self._plugins = Histograms(
-            f"{prefix}controller_admission_duration_seconds", f"{text} and plugin.", labels, buckets=_ADMISSION_SECONDS
+            f"{prefix}controller_admission_duration_seconds",
+            f"{text} and plugin.",
+            labels,
+            buckets=_ADMISSION_SECONDS,
+            form=LoopHistogramSeries,
         )
         self._webhooks = Histograms(
-            f"{prefix}webhook_admission_duration_seconds", f"{text} and webhook.", labels, buckets=_WEBHOOK_SECONDS
+            f"{prefix}webhook_admission_duration_seconds",
+            f"{text} and webhook.",
+            labels,
+            buckets=_WEBHOOK_SECONDS,
+            form=LoopHistogramSeries,
         )
         self._named = set[str]()
 
@@ -90,6 +102,7 @@ class StorageMetrics:
             "Seconds of requests to the storage, by operation and resource.",
             ("operation", "group", "resource"),
             buckets=REQUEST_SECONDS,
+            form=LoopHistogramSeries,
         )
         self._series: dict[tuple[str, str], HistogramSeries] = {}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from opsdk.telemetry.series import Counters, Gauges, Histograms
+from opsdk.telemetry.series import Counters, Gauges, Histograms, HistogramSeries, LoopHistogramSeries
 
 BUCKETS = (0.1, 1.0, 2.5)
 labels = st.sampled_from(["a", "b", 'c"\n'])
@@ -21,12 +21,14 @@ def page(registry: CollectorRegistry) -> list[str]:
     return sorted(line for line in lines if "_created" not in line)
 
 
-@given(st.lists(st.tuples(labels, values)))
-def test_the_page_equals_that_of_the_prometheus_library(events: list[tuple[str, float]]) -> None:
+@given(st.lists(st.tuples(labels, values)), st.sampled_from([HistogramSeries, LoopHistogramSeries]))
+def test_the_page_equals_that_of_the_prometheus_library(
+    events: list[tuple[str, float]], form: type[HistogramSeries]
+) -> None:
     """The page equals that of prometheus_client for any values."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     counters = Counters("jobs", "Jobs.", ["kind"])
-    histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS)
+    histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS, form=form)
     gauges = Gauges("jobs_left", "Jobs to do.", ["kind"])
     for series in (counters, histograms, gauges):
         ours.register(series)

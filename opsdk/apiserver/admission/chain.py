@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/admission/chain.go, k8s.io/kubernetes/pkg/kubeapi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -153,38 +153,31 @@ class Chain:
 
     async def mutate(self, attributes: Attributes) -> None:
         """Run the mutating phase of each plugin in order, again if one requests reinvocation."""
-        step = self._steps(attributes).mutate
-        await self._run(_ADMIT, step, _with_second_round(step.calls, attributes), attributes)
+        await self._run(_ADMIT, self._steps(attributes).mutate, attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         """Run the validating phase of each plugin in order."""
-        step = self._steps(attributes).validate
-        await self._run(_VALIDATE, step, step.calls, attributes)
+        await self._run(_VALIDATE, self._steps(attributes).validate, attributes)
 
-    async def _run(self, kind: str, step: _Step, calls: Iterable[_Call], attributes: Attributes) -> None:
-        clock, plugin = loop_time(), ""
+    async def _run(self, kind: str, step: _Step, attributes: Attributes) -> None:
+        clock, plugin, calls = loop_time(), "", step.calls
         began = last = clock()
         try:
-            for call in calls:
-                plugin = call.name
-                await call.phase(attributes)
-                now = clock()
-                call.observe(now - last)
-                last = now
+            while calls:
+                for plugin, phase, observe in calls:  # noqa: B007 - the one that raises
+                    await phase(attributes)
+                    now = clock()
+                    observe(now - last)
+                    last = now
+                calls = ()
+                if kind is _ADMIT and attributes.reinvoke and not attributes.is_reinvoke:
+                    attributes.is_reinvoke, calls = True, step.calls
         except Exception:
             now, operation = clock(), attributes.operation
             self.metrics.of_plugin(plugin, kind, operation, rejected=True)(now - last)
             self.metrics.of_step(kind, operation, rejected=True)(now - began)
             raise
         step.observe(last - began)
-
-
-def _with_second_round(calls: Sequence[_Call], attributes: Attributes) -> Iterator[_Call]:
-    """Yield the mutating calls; again if one of them requested it."""
-    yield from calls
-    if attributes.reinvoke and not attributes.is_reinvoke:
-        attributes.is_reinvoke = True
-        yield from calls
 
 
 def _handles_resource(plugin: AdmissionInterface, path: str) -> bool:
