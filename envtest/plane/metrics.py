@@ -15,7 +15,7 @@ from opsdk.apiserver.metrics import REQUEST_SECONDS, AdmissionMetrics
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.http.server.response import HttpResponse, StreamResponse
-from opsdk.telemetry.series import Histograms
+from opsdk.telemetry.series import Histograms, LoopHistogramSeries
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -58,6 +58,7 @@ class Metrics:
             "Seconds until a response begins, by verb and resource.",
             _LABELS[1:],
             buckets=REQUEST_SECONDS,
+            form=LoopHistogramSeries,
         )
         self._watches: Counter[tuple[str, ...]] = Counter()
 

@@ -132,11 +132,13 @@ class MemoryStorage:
     async def get(self, key: str) -> JsonObject:
         if (metrics := self.metrics) is None:
             return self.get_now(key)
-        began = metrics.clock()
+        began, bucket = metrics.clock(), self._bucket(key)
         try:
-            return self.get_now(key)
+            return bucket.objects[key]
+        except KeyError:
+            raise KeyNotFoundError(key) from None
         finally:
-            metrics.observe("get", bucket_of(key), began)
+            metrics.observe("get", bucket.name, began)
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         if (metrics := self.metrics) is None:
