@@ -232,9 +232,12 @@ def gvk_of(obj: KubeObject) -> GroupVersionKind:
     """Return the kind of an object. Raises `UsageError` if ``api_version`` or ``kind`` is empty."""
     if not obj.api_version or not obj.kind:
         raise UsageError(f"this {type(obj).__name__} has no api_version or kind: set both")
-    if isinstance(obj, type):
-        raise UsageError(f"{obj.__name__} is a class: pass an object, {obj.__name__}(...)")
-    return GroupVersionKind.parse(obj.api_version, obj.kind)
+    try:
+        return GroupVersionKind.parse(obj.api_version, obj.kind)
+    except (AttributeError, TypeError):
+        if isinstance(obj, type):
+            raise UsageError(f"{obj.__name__} is a class: pass an object, {obj.__name__}(...)") from None
+        raise
 
 
 # ------------------------------------------------------------------ trees
