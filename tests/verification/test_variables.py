@@ -113,6 +113,7 @@ def test_objects_of_other_packages_have_no_state() -> None:
     assert "Random" in repr(variables_of([make(__import__("random").Random())]))
 
 
+@pytest.mark.slow
 def test_rings_and_large_values_end() -> None:
     """An object that contains itself, and one with more values than a state may have."""
     ring: list[Any] = []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from planted.table import Planted, planted, run
-from slow_cases import mostly_slow
 
 from opsdk import Operator
 from opsdk.cli.verify_inputs import OperatorInputs
@@ -52,7 +51,8 @@ def findings(each: Planted, *, repaired: bool) -> list[Oracle]:
     return [finding.oracle for finding in summary.findings]
 
 
-@pytest.mark.parametrize("name", mostly_slow(IN_CI, every=3))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_CI)
 def test_a_planted_bug_is_found_without_a_disturbance(name: str) -> None:
     """By the law that it breaks, and by no other one."""
     assert findings(ALL[name], repaired=False) == [IN_CI[name]]
