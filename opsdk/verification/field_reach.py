@@ -69,13 +69,13 @@ def trials(
     """Yield custom resources in which a field may count, and others that differ in this field only.
 
     Each neighbour of the field and of its parents gets another value: flags are turned, also those in an object beside
-    the field, alternatives chosen, absent objects filled, and others taken away.
+    the field, alternatives chosen, numbers counted up, absent objects filled, and others taken away.
     """
     field = _field_at(definition.root, path)
     if field is None:
         return
     values = FieldValues(examples)
-    count = 0
+    left = _MAX_TRIALS
     for context in _contexts(definition, operation.after, field, values):
         for value in _values(field, context, values):
             changed = _edited(context, field, value, values)
@@ -86,8 +86,7 @@ def trials(
             if definition.errors(context, None) or definition.errors(changed, context):
                 continue
             yield context, changed
-            count += 1
-            if count >= _MAX_TRIALS:
+            if not (left := left - 1):
                 return
 
 
@@ -105,8 +104,7 @@ def _contexts(
 ) -> Iterator[JsonObject]:
     """Yield the object with one neighbour changed, then with all flags on, then as it is."""
     enabled = obj
-    neighbours = list(_neighbours(field))
-    for neighbour in neighbours:
+    for neighbour in _neighbours(field):
         for value in _switches(neighbour, definition.complete(obj), values):
             if (context := _edited(obj, neighbour, value, values)) is not None:
                 yield context
@@ -134,6 +132,8 @@ def _switches(field: SchemaField, obj: JsonObject, values: FieldValues) -> Itera
         yield not current if isinstance(current, bool) else True
     elif field.node.enum:
         yield from (each for each in field.node.enum[:_MAX_VALUES] if each != current)
+    elif isinstance(current, int) and not isinstance(current, bool):
+        yield current + 1  # an arbiter may count only beside an even number of members
     elif current is ABSENT and values.has_value(field):
         yield values.smallest(field)
     if current is not ABSENT and not field.required:

@@ -95,3 +95,15 @@ def test_a_field_is_tried_with_the_flag_of_an_object_beside_it() -> None:
     path = ("spec", "text")
     pairs = list(trials(definition, changing(path, "a", "b"), path))
     assert any(before["spec"].get("proxy", {}).get("enabled") is True for before, _ in pairs)
+
+
+def test_a_field_is_tried_with_another_number_beside_it() -> None:
+    """An arbiter may count only with an even number of members."""
+    members = {"type": "integer", "default": 1}
+    spec = {"type": "object", "properties": {"members": members, "arbiter": {"type": "boolean"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    versions = [{"name": "v1", "storage": True, "schema": schema}]
+    definition = DefinitionVersion({"spec": {**DEFINITION["spec"], "versions": versions}}, "v1", SchemaBudget())
+    path = ("spec", "arbiter")
+    pairs = list(trials(definition, changing(path, False, True), path))
+    assert 2 in [before["spec"].get("members") for before, _ in pairs]

@@ -57,7 +57,7 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
     """Decommissions the last pod of a list, while the pod with the highest number is removed.
 
     The list of the report has no order. Lists of opsdk have the order of names, where demo-10 is before demo-2.
-    The twin did not take the mark back from a member that was wanted again, and `verify` was right to report it.
+    Neither twin took the mark back from a member that was wanted again, and `verify` was right to report it.
     """
     pods = list(await children(cluster, ctx, Pod))
     existing = {pod.metadata.name for pod in pods}
@@ -65,9 +65,9 @@ async def cassandra_operator_400(cluster: Cluster, ctx: Context, *, repaired: bo
         if f"{cluster.metadata.name}-{ordinal}" not in existing:
             await ctx.apply(member(cluster, ordinal))
     leaving = [pod for pod in pods if "decommissioned" in pod.metadata.labels]
+    await _keep_wanted(cluster, ctx, leaving)
     if repaired:
         pods.sort(key=ordinal_of)
-        await _keep_wanted(cluster, ctx, leaving)
     if len(pods) <= cluster.spec.replicas:
         return
     if not leaving:
