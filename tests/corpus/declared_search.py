@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,7 +27,9 @@ operator = next(case for case in CASES if case.name == "{name}").{twin}
 def declared_search(case: CorpusCase) -> DeclaredResult:
     """Return what the command shows of the broken operator."""
     verdict = _verdict(case, "broken")
-    return DeclaredResult(reported=_reported(verdict), status=verdict.status, seconds=round(verdict.seconds, 1))
+    return DeclaredResult(
+        reported=_reported(verdict), status=verdict.status, seconds=round(verdict.seconds, 1), commit=_commit()
+    )
 
 
 def with_the_twin(case: CorpusCase, result: DeclaredResult) -> DeclaredResult:
@@ -39,6 +42,11 @@ def with_the_twin(case: CorpusCase, result: DeclaredResult) -> DeclaredResult:
         twin_status=verdict.status,
         twin_seconds=round(verdict.seconds, 1),
     )
+
+
+def _commit() -> str:
+    """Return the commit of the working tree, without changes that are not committed."""
+    return subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], cwd=_ROOT, text=True).strip()
 
 
 def _verdict(case: CorpusCase, twin: str) -> Verdict:

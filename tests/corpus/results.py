@@ -58,6 +58,7 @@ class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         twin_texts: the first difference of each report of the twin.
         twin_status: of the command for the twin.
         twin_seconds: of CPU for it.
+        commit: of the source that was measured.
     """
 
     reported: Sequence[str] = ()
@@ -67,6 +68,7 @@ class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     twin_texts: Sequence[str] = ()
     twin_status: int = 0
     twin_seconds: float = 0.0
+    commit: str
 
     @property
     def found_by(self) -> str:
