@@ -225,6 +225,8 @@ class _Check:
     def confirm_suspects(self, deadline: float) -> None:
         """Report the fields that change nothing, whatever their neighbours are."""
         for kind, reach in self._reach.items():
+            if any(self.gaps.absent_objects(kind)):
+                continue  # a field may act on them, as on the pods of another kind
             self._summary.checks[Oracle.FIELD_REACH] += reach.checks
             for path, operation in reach.suspects():
                 if time.monotonic() > deadline:

@@ -81,11 +81,16 @@ class WorkloadGaps:
                 yield f"the server refuses each generated {kind} ({self._refusals[kind]}): {_EXAMPLE}"
             elif kind not in self.written:
                 yield f"the operator wrote nothing for any generated {kind}: {_EXAMPLE}"
-            # Once it may have been read before something was there.
-            often = min(2, self._rests[kind])
-            for name, count in self._missing[kind].most_common(_MAX_SHOWN):
-                if count >= often and not self._is_own(name):
-                    yield f"the operator looks for {name}, which nothing creates: add it with --example"
+            for name in self.absent_objects(kind):
+                yield f"the operator looks for {name}, which nothing creates: add it with --example"
+
+    def absent_objects(self, kind: str) -> Iterator[str]:
+        """Yield what the operator looks for, and nothing creates, while it reconciles a kind: ``Pod default/*``."""
+        # Once it may have been read before something was there.
+        often = min(2, self._rests[kind])
+        for name, count in self._missing[kind].most_common(_MAX_SHOWN):
+            if count >= often and not self._is_own(name):
+                yield name
 
     def _is_own(self, name: str) -> bool:
         """Whether the operator itself writes an object that it looked for in vain."""

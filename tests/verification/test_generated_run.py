@@ -283,6 +283,21 @@ def test_an_object_that_nothing_creates_is_named() -> None:
     assert summary.advice == []
 
 
+@pytest.mark.slow
+def test_a_field_is_not_judged_while_what_it_may_act_on_is_absent() -> None:
+    """The banner may be for pods of another program."""
+
+    async def look_for_pods(shop: Shop, ctx: Context) -> None:
+        await forget_the_banner(shop, ctx)
+        await ctx.client.list(core.Pod, namespace=shop.metadata.namespace, label_selector={"shop": shop.metadata.name})
+
+    summary = checked(look_for_pods, operations=30)
+    assert [str(each) for each in summary.findings] == []
+    assert not summary.checks[Oracle.FIELD_REACH]
+    [sentence] = summary.advice
+    assert sentence.startswith("the operator looks for Pod default/*, which nothing creates")
+
+
 def test_an_example_makes_the_database_operator_write() -> None:
     """The Secret that it names has the keys of a login."""
     scenario = SCENARIOS["databases"]
