@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Condition, Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator, UsageError
+from opsdk import Condition, Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
 from opsdk.apimachinery.crd import Rule
@@ -67,10 +67,7 @@ def deployment(cache: Memcached, image: str) -> Deployment:
 
 async def reconcile(cache: Memcached, ctx: Context) -> None:
     """Apply the Deployment and report whether it is available."""
-    image = os.environ.get("MEMCACHED_IMAGE")
-    if not image:
-        raise UsageError("set the environment variable MEMCACHED_IMAGE of the operator")
-    live = await ctx.apply(deployment(cache, image))
+    live = await ctx.apply(deployment(cache, os.environ.get("MEMCACHED_IMAGE", "memcached:1.6")))
     available = live.status.available_replicas or 0
     async with ctx.status(cache) as patch:
         is_available = available >= cache.spec.size

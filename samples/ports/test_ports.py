@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cluster_secret
 import memcached
-import pytest
 import tomcat
 from cluster_secret import ClusterSecret, ClusterSecretSpec
 from memcached import Memcached, MemcachedSpec
@@ -22,9 +21,8 @@ from opsdk.testing.rules import assert_rules, observed_rules
 from opsdk.testing.running import running
 
 
-async def test_memcached(k8s_env: Environment, k8s_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memcached(k8s_env: Environment, k8s_client: Client) -> None:
     """A cache becomes a Deployment of its size, is available when that is, and says that it goes."""
-    monkeypatch.setenv("MEMCACHED_IMAGE", "memcached:1.6")
 
     async def availability() -> str:
         live = await k8s_client.get(Memcached, "default/a")

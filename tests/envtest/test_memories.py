@@ -39,6 +39,9 @@ _CONSTANT = (
     "Metrics._requests",  # 10,000 combinations of labels, each with a histogram
     "Histograms._series",
     "HistogramSeries._counts",
+    "AdmissionMetrics._named",  # 10,000 webhooks
+    "StorageMetrics._series",  # 10,000 operations on resources
+    "LoopHistogramSeries._counts",  # as many as those
     "ObservingAuthorizer.",  # 10,000 uses
     "VirtualLoop._scheduled",  # asyncio removes cancelled timers when they are the majority of more than 100
 )

@@ -466,10 +466,7 @@ class DeployedSample:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.deep) if name in ("application", "greeter", "secret-copier") else name
-        for name in OPERATORS
-    ],
+    [name if name in ("database", "website") else pytest.param(name, marks=pytest.mark.deep) for name in OPERATORS],
 )
 def test_a_sample_replays_as_its_manifests_deploy_it(name: str, tmp_path: Path) -> None:
     """With leader election, own certificates, webhooks and Secrets: a first start, and a restart that finds them."""
