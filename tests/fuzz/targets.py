@@ -105,7 +105,8 @@ def patch(data: bytes) -> object:
         return None
     with suppress(PatchError):
         if isinstance(tree, list):
-            return apply_json_patch(pod, tree)
+            # Both callers in the product refuse other operations before.
+            return apply_json_patch(pod, [operation for operation in tree if isinstance(operation, dict)])
         if isinstance(tree, dict):
             apply_merge_patch(pod, tree)
             return apply_strategic(pod, tree, _models().find("", "v1", "pods").model.shape)
