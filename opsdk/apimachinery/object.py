@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
+from types import NoneType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -280,6 +282,14 @@ class _Compared(msgspec.Struct, gc=False):
 
 
 _COMPARED = msgspec.json.Decoder(_Compared)
+
+
+@lru_cache(maxsize=1024)
+def status_class(cls: type[TypedObject]) -> type | None:
+    """Return the class of the status, or None for a kind without a status."""
+    hints = {field.name: field.type for field in msgspec.structs.fields(cls)}
+    parts = getattr(hints.get("status"), "__args__", (hints.get("status"),))
+    return next((part for part in parts if isinstance(part, type) and part is not NoneType), None)
 
 
 def retain_status(obj: Any, response: Any, *, sole_change: bool = False) -> None:

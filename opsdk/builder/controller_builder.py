@@ -11,7 +11,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, TypedObject
+from opsdk.apimachinery.object import AnyObject, TypedObject, status_class
 from opsdk.builder.arguments import (
     OwnsSpec,
     ReferencedSpec,
@@ -44,7 +44,6 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.controller.reverse_deletion import ReverseDeletion, children_finalizer
-from opsdk.controller.status import status_class
 from opsdk.controller.steps.own_changes import OwnChanges
 from opsdk.controller.steps.unobserved_generations import UnobservedGenerations
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError

@@ -9,7 +9,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from opsdk.apimachinery.object import TypedObject, Unstructured, gvk_of, origin_of, to_dict
+from opsdk.apimachinery.object import (
+    Object,
+    TypedObject,
+    Unstructured,
+    gvk_of,
+    origin_of,
+    status_class,
+    to_dict,
+)
 from opsdk.base.place import caller_place
 from opsdk.base.shortened import shortened
 from opsdk.errors import OpsdkError, UsageError
@@ -17,13 +25,15 @@ from opsdk.recipes.summaries import Summary, SummaryState, tree_summary, tree_su
 from opsdk.structured_merge.value import JsonObject
 
 Ready: TypeAlias = bool | str | Callable[[Any], bool]
-"""When a child is ready. True: by `opsdk.recipes.summary`, the rules of kstatus. A string: a CEL expression over
-``self``, the live object. A function: it gets the live object. False: its state does not matter.
+"""When a child is ready. True: by `opsdk.recipes.summary`, the rules of kstatus; an object of your own class or a
+generated one whose status has conditions is not ready before it has one. A string: a CEL expression over ``self``, the
+live object. A function: it gets the live object. False: its state does not matter.
 
 A child that is being deleted, or whose controller has not observed its newest spec, is never ready.
 """
 
 _CURRENT: Final = Summary(SummaryState.CURRENT)
+_UNSEEN: Final = Summary(SummaryState.IN_PROGRESS, "its controller has set no condition yet")
 # Characters of an expression in a message.
 _MAX_EXPRESSION = 120
 
@@ -68,12 +78,24 @@ def judge_ready(obj: Any, ready: Ready) -> Summary:
         assert callable(ready)
         return _by_function(obj, ready)
     tree = _tree_of(obj)
-    if ready is True:
-        return tree_summary(tree)
     before = tree_summary_before_rules(tree)
     if before is not None:
         return before
+    if ready is True:
+        return _UNSEEN if _waits_for_conditions(obj) else tree_summary(tree)
     return _by_expression(tree, ready) if isinstance(ready, str) else _by_function(obj, ready)
+
+
+def _waits_for_conditions(obj: Any) -> bool:
+    """Whether the class of a custom resource has conditions, and the object has none.
+
+    For kstatus it is current: it does not know which fields a kind has. So what comes after a new Certificate would not
+    wait for its controller.
+    """
+    if not isinstance(obj, Object):
+        return False
+    form = status_class(type(obj))
+    return hasattr(form, "conditions") and not getattr(obj.status, "conditions", None)
 
 
 def _tree_of(obj: TypedObject | Unstructured) -> JsonObject:

@@ -19,12 +19,12 @@ import msgspec
 
 from opsdk.apimachinery.gvk import GroupKind, ObjectKey
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import TypedObject, Unstructured
+from opsdk.apimachinery.object import TypedObject, Unstructured, status_class
 from opsdk.base.durations import as_seconds
 from opsdk.children.ordering import ChildIdentity
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.status import StatusPatch, status_class
+from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.handlers import is_async
 from opsdk.recording.calls import call_method

@@ -6,15 +6,21 @@ Upstream: sigs.k8s.io/cluster-api/util/patch has a helper with this purpose; con
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from functools import lru_cache
-from types import NoneType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status, status_as_read
+from opsdk.apimachinery.object import (
+    TypedObject,
+    Unstructured,
+    convert,
+    origin_of,
+    retain_status,
+    status_as_read,
+    status_class,
+)
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.activity import record_conditions
@@ -226,14 +232,6 @@ def _new_status(cls: type[TypedObject]) -> Any:
             f"{form.__name__} has required fields, and this {cls.__name__} has no status yet: "
             f"give each field of {form.__name__} a default"
         ) from error
-
-
-@lru_cache(maxsize=1024)
-def status_class(cls: type[TypedObject]) -> type | None:
-    """Return the class of the status, or None for a kind without a status."""
-    hints = {field.name: field.type for field in msgspec.structs.fields(cls)}
-    parts = getattr(hints.get("status"), "__args__", (hints.get("status"),))
-    return next((part for part in parts if isinstance(part, type) and part is not NoneType), None)
 
 
 def _contains_list(value: JsonValue) -> bool:

@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 from boxes import Box, box, records, running, writes
 
-from opsdk import Client, Condition, Context, ControllerOptions, ObjectMeta, Operator, Request, Result, UsageError
+from opsdk import (
+    Client,
+    Condition,
+    Context,
+    ControllerOptions,
+    ObjectMeta,
+    Operator,
+    Request,
+    Result,
+    Unstructured,
+    UsageError,
+)
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec
 from opsdk.apimachinery.codec import decode
@@ -77,6 +88,25 @@ async def test_a_child_of_a_list_is_judged_by_its_kind() -> None:
     listed = decode(item.encode(), kind_of(Deployment))
     for ready in (True, "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'"):
         assert judge_ready(listed, ready).state is SummaryState.CURRENT
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, "in progress: its controller has set no condition yet"),
+        ({"conditions": []}, "in progress: its controller has set no condition yet"),
+        ({"conditions": [{"type": "Ready", "status": "False", "reason": "R"}]}, "in progress: R"),
+        ({"conditions": [{"type": "Ready", "status": "True", "reason": "R"}]}, "current"),
+        ({"conditions": [{"type": "Seen", "status": "True", "reason": "R"}]}, "current"),
+    ],
+)
+def test_a_custom_resource_whose_class_has_conditions_needs_one(status: Any, expected: str) -> None:
+    """A new Certificate is not ready before its controller has seen it; kstatus calls it current."""
+    tree = {**to_dict(box()), "status": status}
+    assert str(judge_ready(decode(json.dumps(tree).encode(), kind_of(Box)), True)) == expected
+    assert judge_ready(Unstructured.from_tree({**tree, "status": None}), True).state is SummaryState.CURRENT
+    deleted = {**tree, "metadata": {**tree["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert judge_ready(decode(json.dumps(deleted).encode(), kind_of(Box)), True).state is SummaryState.TERMINATING
 
 
 async def test_a_child_that_is_not_ready_ends_the_reconcile_quietly(caplog: pytest.LogCaptureFixture) -> None:

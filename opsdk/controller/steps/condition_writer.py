@@ -10,14 +10,13 @@ import msgspec
 from opsdk.apimachinery.kinds import Kind, as_unstructured
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, to_dict
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, status_class, to_dict
 from opsdk.base.place import caller_place
 from opsdk.children.memory import Memory
 from opsdk.client.activity import recorded_conditions, recorded_status_writes
 from opsdk.client.patch import PatchType
 from opsdk.client.status_writes import OwnStatusPatch, ShownCondition, sent_condition
 from opsdk.controller.context import Context
-from opsdk.controller.status import status_class
 from opsdk.errors import ConflictError, NotFoundError, UsageError
 from opsdk.recipes.conditions import place_condition
 

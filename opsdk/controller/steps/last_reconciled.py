@@ -13,7 +13,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, to_dict, without_nulls
+from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured, status_class, to_dict, without_nulls
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.base.closest_name import closest_name
 from opsdk.client.activity import OwnChange, record_own_change
@@ -22,7 +22,6 @@ from opsdk.controller.annotations import controller_annotation
 from opsdk.controller.context import Context
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.spec_comparison import SpecComparison, fields_of, members_of, spec_class
-from opsdk.controller.status import status_class
 from opsdk.controller.steps.step import Proceed, ReconcilePass
 from opsdk.errors import ConflictError, NotFoundError, UsageError
 from opsdk.recipes.finalizers import is_deleting
