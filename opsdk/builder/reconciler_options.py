@@ -133,6 +133,16 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
+def _unknown_keywords(names: Sequence[str]) -> str:
+    """Return what is wrong with keywords of ``reconciler`` that it does not have."""
+    of_options = [name for name in names if name in ControllerOptions.__struct_fields__]
+    if of_options == list(names):
+        arguments = ", ".join(f"{name}=..." for name in names)
+        return f"reconciler() does not take {', '.join(names)}: write options=ControllerOptions({arguments})"
+    accepted = ", ".join(ReconcilerOptions.__annotations__)
+    return f"reconciler() does not take {', '.join(names)}: it takes {accepted}"
+
+
 def check_declaration(
     kind: KindLike[Any] | None, options: ReconcilerOptions, default: ControllerOptions | None = None
 ) -> None:
@@ -143,8 +153,7 @@ def check_declaration(
     """
     with located(caller_place()):
         if unknown := options.keys() - ReconcilerOptions.__annotations__.keys():
-            accepted = ", ".join(ReconcilerOptions.__annotations__)
-            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
+            raise UsageError(_unknown_keywords(sorted(unknown)))
         if kind is not None:
             check_kind(kind, "reconciler(...)")
         elif not options.get("name"):

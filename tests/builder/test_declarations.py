@@ -63,6 +63,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"options": {"max_concurrent_reconciles": 3}}, "write options=ControllerOptions(...)"),
     ({"options": ControllerOptions}, "write options=ControllerOptions(...)"),
     ({"own": [ConfigMap]}, "reconciler() does not take own"),
+    ({"ready_condition": "Ready"}, "write options=ControllerOptions(ready_condition=...)"),
 ]
 
 
