@@ -17,8 +17,8 @@ from opsdk.verification.workload.schema_fields import ENTRY, SchemaField
 from opsdk.verification.workload.shapes import Shape, referenced_kind
 from opsdk.verification.workload.values import FieldValue, boundary, misoperation, valid
 
-MAX_REPLICAS: Final = 10
-"""Replicas that are proposed: a thousand pods would only slow a run down."""
+MAX_REPLICAS: Final = 11
+"""Replicas that are proposed: a thousand pods would only slow a run down. The eleventh has a name of two digits."""
 NO_NODE: Final = "verify.example.com/no-node-has-this"
 """A label that no node has."""
 _HUGE_CPU: Final = "100000"
@@ -41,6 +41,7 @@ def _replicas(_: SchemaField, current: JsonValue) -> Values:
     if isinstance(current, int) and 3 <= current < MAX_REPLICAS:
         yield valid(current + 1, "one replica more")
     yield boundary(0, "no replicas")
+    yield valid(MAX_REPLICAS, f"scale to {MAX_REPLICAS}: the names of the members have two digits")
 
 
 def _image(_: SchemaField, current: JsonValue) -> Values:
