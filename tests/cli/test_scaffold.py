@@ -25,6 +25,7 @@ from opsdk.cli.__main__ import main
 from opsdk.cli.project import find_project
 from opsdk.cli.scaffold.files import add_module, check_group_version, check_new_kind, module_of, package_of
 from opsdk.cli.scaffold.record import NAME
+from opsdk.cli.scaffold.spec_fields import spec_arguments
 from opsdk.errors import UsageError
 from opsdk.testing.running import running
 
@@ -89,6 +90,41 @@ def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.Mon
         command = [sys.executable, "-m", *words]
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
+
+
+SPEC = """class WidgetSpec(Model, kw_only=True):
+    limit: ClassVar[int] = 3
+    host: Annotated[str, Meta(min_length=1)]
+    mode: "Literal['on', 'off']"
+    size: int | None = None
+    tags: list[str]
+    other: Other
+"""
+
+
+@pytest.mark.slow
+def test_what_is_added_fits_the_fields_of_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The author has replaced the field of the scaffold: the tests of a version, a webhook and a policy pass."""
+    project = new_project(tmp_path, monkeypatch)
+    module = project / "demo" / "widget.py"
+    source = module.read_text().replace('text: str = "hello"', "count: int = 3\n    host: str")
+    module.write_text(source.replace("widget.spec.text", "widget.spec.host"))
+    (project / "tests" / "test_widget.py").unlink()
+    for words in (["webhook"], ["policy"], ["version", "--version", "v2"]):
+        assert main(["create", words[0], "--kind", "Widget", *words[1:]]) == 0
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    for words in (["pytest", "-q"], ["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]):
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
+
+
+def test_arguments_of_a_spec() -> None:
+    """Values follow from the types; a class of the author is for the author to fill in."""
+    required = "host=\"changed\", mode='on', tags=[], other=..."
+    assert spec_arguments(SPEC, "Widget") == required
+    assert spec_arguments(SPEC, "Widget", changes=True) == "host=\"changed\", mode='on', size=1, tags=[], other=..."
+    assert spec_arguments("from other import WidgetSpec\n", "Widget", changes=True) == ""
 
 
 def test_nothing_is_overwritten(

@@ -23,6 +23,7 @@ from opsdk.cli.scaffold.files import (
 )
 from opsdk.cli.scaffold.formatting import formatted
 from opsdk.cli.scaffold.record import ScaffoldFile, ScaffoldRecord, read_record
+from opsdk.cli.scaffold.spec_fields import spec_arguments
 from opsdk.errors import UsageError
 
 
@@ -132,6 +133,7 @@ def create_version(
         "variable": module,
         "scope": "\n    namespaced = False" if _is_cluster_scoped(source) else "",
         "meta": _meta_arguments(source),
+        "arguments": spec_arguments(source, kind, changes=True),
     }
     files = {
         f"{project.package}/{module}_{version}.py": ScaffoldFile(template="VERSION", values=values),
@@ -152,12 +154,14 @@ def create_webhook(
     opsdk create webhook --kind Widget
     """
     project, module = current_project(), module_of(kind)
+    source = _api_source(project, kind)
     values = {
         "package": project.package,
         "name": project.name,
         "kind": kind,
         "variable": module,
-        "meta": _meta_arguments(_api_source(project, kind)),
+        "scope": _scope_argument(source),
+        "arguments": spec_arguments(source, kind),
     }
     _add(
         project,
@@ -184,11 +188,13 @@ def create_policy(
         f"from {project.package}.{module} import {kind}, {kind}Spec",
         f"from {project.package}.operator import make_operator",
     ]
+    source = _api_source(project, kind)
     values = {
         "package": project.package,
         "kind": kind,
         "variable": module,
-        "meta": _meta_arguments(_api_source(project, kind)),
+        "scope": _scope_argument(source),
+        "arguments": spec_arguments(source, kind),
         "own_imports": "\n".join(sorted(own_imports)),
     }
     files = {
@@ -212,7 +218,12 @@ def _is_cluster_scoped(source: str) -> bool:
 
 def _meta_arguments(source: str) -> str:
     """Return the arguments of an `ObjectMeta` in a generated test."""
-    return 'name="a"' if _is_cluster_scoped(source) else 'name="a", namespace="default"'
+    return f'name="a"{_scope_argument(source)}'
+
+
+def _scope_argument(source: str) -> str:
+    """Return what follows the name in the arguments of an `ObjectMeta`."""
+    return "" if _is_cluster_scoped(source) else ', namespace="default"'
 
 
 def _add(project: Project, module: str, files: Mapping[str, ScaffoldFile], output: OutputFormat) -> None:

@@ -270,12 +270,12 @@ from $package.${variable}_$version import CONVERTER, $spoke, ${spoke}Spec
 
 def test_nothing_is_lost_from_$hub_version() -> None:
     meta = ObjectMeta($meta)
-    check_round_trip(CONVERTER, $kind(metadata=meta, spec=${kind}Spec(text="changed")))
+    check_round_trip(CONVERTER, $kind(metadata=meta, spec=${kind}Spec($arguments)))
 
 
 def test_nothing_is_lost_from_$version() -> None:
     meta = ObjectMeta($meta)
-    check_round_trip(CONVERTER, $spoke(metadata=meta, spec=${spoke}Spec(text="changed")))
+    check_round_trip(CONVERTER, $spoke(metadata=meta, spec=${spoke}Spec($arguments)))
 ''')
 
 WEBHOOK = Template('''"""The webhooks of $kind. The functions need no server: tests call them."""
@@ -299,8 +299,10 @@ def set_defaults($variable: $kind, ctx: AdmissionContext) -> None:
 
 def validate($variable: $kind, ctx: AdmissionContext) -> Sequence[str]:
     """Reject objects by rules that the schema cannot express. Returns warnings."""
-    if not $variable.spec.text:
-        raise AdmissionDeniedError(reason="Invalid", causes=[invalid_field("spec.text", "", "must not be empty")])
+    name = $variable.metadata.name
+    if len(name) > 40:
+        cause = invalid_field("metadata.name", name, "must have at most 40 characters")
+        raise AdmissionDeniedError(reason="Invalid", causes=[cause])
     return []
 
 
@@ -326,14 +328,14 @@ from $package.$variable import $kind, ${kind}Spec
 from $package.${variable}_webhook import set_defaults, validate
 
 
-def test_an_empty_text_is_refused() -> None:
-    $variable = $kind(metadata=ObjectMeta($meta), spec=${kind}Spec(text=""))
-    with pytest.raises(AdmissionDeniedError, match="spec.text"):
-        validate($variable, AdmissionContext())
+def test_a_long_name_is_refused() -> None:
+    meta = ObjectMeta(name="a" * 41$scope)
+    with pytest.raises(AdmissionDeniedError, match="metadata.name"):
+        validate($kind(metadata=meta, spec=${kind}Spec($arguments)), AdmissionContext())
 
 
 def test_the_label_is_a_default() -> None:
-    $variable = $kind(metadata=ObjectMeta($meta), spec=${kind}Spec())
+    $variable = $kind(metadata=ObjectMeta(name="a"$scope), spec=${kind}Spec($arguments))
     set_defaults($variable, AdmissionContext())
     assert $variable.metadata.labels == {"app.kubernetes.io/managed-by": "$name"}
 ''')
@@ -351,9 +353,7 @@ class ${kind}Policy:
     """Rules that the schema cannot express."""
 
     rules = (
-        AdmissionRule(
-            "!has(object.spec.text) || object.spec.text != ''", message="must not be empty", field_path="spec.text"
-        ),
+        AdmissionRule("size(object.metadata.name) <= 40", message="must have at most 40 characters"),
     )
     # Finalizers must be removable from objects that are being deleted.
     match_conditions = {"not-deleted": "!has(object.metadata.deletionTimestamp)"}
@@ -375,8 +375,9 @@ from opsdk.testing.running import running
 $own_imports
 
 
-async def test_an_empty_text_is_refused(k8s_env: Environment, k8s_client: Client) -> None:
+async def test_a_long_name_is_refused(k8s_env: Environment, k8s_client: Client) -> None:
     async with running(make_operator(), k8s_env):
-        with pytest.raises(InvalidError, match="spec.text: must not be empty"):
-            await k8s_client.create($kind(metadata=ObjectMeta($meta), spec=${kind}Spec(text="")))
+        with pytest.raises(InvalidError, match="must have at most 40 characters"):
+            meta = ObjectMeta(name="a" * 41$scope)
+            await k8s_client.create($kind(metadata=meta, spec=${kind}Spec($arguments)))
 ''')
