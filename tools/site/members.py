@@ -21,7 +21,7 @@ _POINTER = re.compile(r" ?See <autoref[^>]*>`\w+`</autoref> for the keywords\.")
 _PACKAGES = ("opsdk", "envtest")
 EXPLAINED_ON = {
     "envtest.instruments.effect": "envtest/faults.html",
-    "opsdk.aio.large_work": "products/apiserver.html",
+    "opsdk.aio.large_work": "decisions.html",
     "opsdk.aio.randomness": "simulation.html",
     "opsdk.aio.watchdog": "observability.html",
     "opsdk.apimachinery.plurals": "custom-resources.html",
