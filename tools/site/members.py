@@ -46,7 +46,7 @@ EXPLAINED_ON = {
     "opsdk.norman.type_expression": "howto/norman-schemas.html",
     "opsdk.queue.core": "explanation/queue.html",
     "opsdk.rbac.declared": "rbac.html",
-    "opsdk.rest.transport": "explanation/election.html",
+    "opsdk.rest.transport": "howto/leader-election.html",
 }
 """Pages that explain modules without an entry in the reference: docstrings name the modules for readers of code."""
 _PACKAGE_DEPTH = 2
