@@ -157,24 +157,30 @@ def _option(path: str) -> str:
 def _metrics_page() -> Iterator[str]:
     yield from ("# Metrics", "", _NOTE, "")
     yield "`/metrics` serves these metrics, and those in your operator's registry."
-    yield from ("[Observability](../observability.md#metrics) has their labels, TLS and permissions.", "")
+    yield from ("[Observability](../observability.md#metrics) has TLS and permissions.", "")
     rows = []
-    lines = asyncio.run(_exposed_metrics()).splitlines()
+    text, labels = asyncio.run(_exposed_metrics())
+    lines = text.splitlines()
     types = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE ")}
     for line in lines:
         if line.startswith("# HELP "):
             _, _, name, text = line.split(" ", 3)
             if not name.startswith(("process_", "python_")) and not name.endswith("_created"):
-                rows.append((f"`{name}`", types[name], text))
-    yield from _table(("metric", "type", "help"), sorted(rows))
+                names = ", ".join(f"`{label}`" for label in labels[name.removesuffix("_total")])
+                rows.append((f"`{name}`", types[name], names, text))
+    yield from _table(("metric", "type", "labels", "help"), sorted(rows))
 
 
-async def _exposed_metrics() -> str:
-    """Return what ``/metrics`` of a recorded operator shows before its start. The metrics read the loop's clock."""
+async def _exposed_metrics() -> tuple[str, Mapping[str, Sequence[str]]]:
+    """Return what ``/metrics`` of a recorded operator shows before its start, and the labels of each family.
+
+    The metrics read the loop's clock.
+    """
     operator = Operator("reference")
     operator.setup(lambda _: None)
     manager = operator.prepare(RestConfig())
     add_recording_report(manager, lambda: RecordingStatus(directory="", since=0.0), save=print)
     text = manager.metrics.expose().decode()
+    labels = {family.name: getattr(family, "_labelnames", ()) for family in manager.metrics.registry.collect()}
     await operator.cluster.aclose()
-    return text
+    return text, labels
