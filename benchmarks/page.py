@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.model import Metric, Results, Workload
 from benchmarks.plots import bar_chart
-from benchmarks.report import comparison_table, table, verdict_summary, workload_table
+from benchmarks.report import comparison_table, table, verdict_summary
 from benchmarks.targets import Target
 
 _PLOTTED = {
@@ -58,7 +58,8 @@ def write_page(
         "`benchmarks/targets.py` has the limits of opsdk.",
         verdict_summary(targets, results) + "\n",
     ]
-    for letter, result in results.items():
+    compared = {letter: result for letter, result in results.items() if len(result.clients()) > 1}
+    for letter, result in compared.items():
         parts += [f"## ({letter}) {result.workload.title}\n", textwrap.fill(result.workload.note, 120) + "\n"]
         plot = _plot(result)
         if plot is not None:
@@ -67,6 +68,9 @@ def write_page(
             (folder / f"{letter}.svg").write_text(plot, encoding="utf-8")
             parts.append(f"![{result.workload.title}](assets/benchmarks/{letter}.svg)\n")
         parts.append(_tables(result) + "\n")
+    if alone := [f"({letter}) {result.workload.title}" for letter, result in results.items() if letter not in compared]:
+        text = f"**Of opsdk alone**, so only in the output of the run: {', '.join(alone)}."
+        parts.append(textwrap.fill(text, 120) + "\n")
     if missing := [f"({w.letter}) {w.title}" for w in workloads if w.letter not in results]:
         parts.append(f"**Not measured**: {', '.join(missing)}.\n")
     parts.append("## The machine\n")
@@ -91,10 +95,8 @@ def _distinct(descriptions: Sequence[Mapping[str, str]]) -> list[dict[str, str]]
 
 
 def _tables(result: Results) -> str:
-    """Return all metrics of opsdk alone, or the first and the plotted metric of all clients beside each other."""
+    """Return the first and the plotted metric of all clients."""
     metrics = result.workload.metrics
-    if len(result.clients()) == 1:
-        return workload_table(result)
     compared = [metric for metric in metrics if metric in (metrics[0], _plotted(result))]
     return "\n\n".join(comparison_table(result, metric) for metric in compared)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,13 @@ def test_the_page_names_other_work(tmp_path: Path, load: str, busy: bool) -> Non
     description = {"cores": "2", "load": f"{load} runnable processes"}
     write_page(tmp_path / "page.md", {"x": results(opsdk=[2])}, [TARGET], [description])
     assert ("Other work ran" in (tmp_path / "page.md").read_text()) is busy
+
+
+def test_the_page_names_workloads_without_peers(tmp_path: Path) -> None:
+    """A workload that only opsdk ran has nothing to compare: the page names it, and shows no figures."""
+    alone = results(opsdk=[2])
+    alone.workload = replace(alone.workload, clients=("opsdk",))
+    write_page(tmp_path / "page.md", {"x": alone}, [], [{"cores": "2"}])
+    page = (tmp_path / "page.md").read_text()
+    assert "**Of opsdk alone**, so only in the output of the run: (x) Example." in page
+    assert "2.00" not in page
