@@ -81,7 +81,7 @@ test-deep: $(STAMP) ## longer searches for what shorter tests prove: before a re
 test-pythons: $(STAMP) ## the fast tests on 3.11 to 3.14, those that can be had; PYTHONS="3.13 3.14"; RUNTIME=1 leaves the other products out
 	$(BIN)/python -m tools.pythons $(if $(PYTHONS),--pythons '$(PYTHONS)') $(if $(RUNTIME),$(RUNTIME_TESTS) tests/testing) $(ARGS)
 
-# Each product alone, see docs/products.
+# Each product alone, see docs/architecture.md.
 test-runtime: $(STAMP) ## the tests of the runtime and the command alone
 	$(PYTEST) -m "not slow" $(RUNTIME_TESTS) $(ARGS)
 

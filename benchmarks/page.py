@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.model import Metric, Results, Workload
 from benchmarks.plots import bar_chart
-from benchmarks.report import table, verdict_table, workload_table
+from benchmarks.report import comparison_table, table, verdict_summary
 from benchmarks.targets import Target
 
 _PLOTTED = {
@@ -29,11 +29,9 @@ This page is the output of `make bench` (`python -m benchmarks --markdown docs/b
 hand. Each pair of workload and client ran as a process of its own on the same server, clients took turns, and figures
 are medians over the rounds. Each result was checked: a wrong one fails the run and has no figures.
 
-Trust the ratios; seconds belong to the machine, which stands at the end. The column `x opsdk` divides a client's first
-metric by opsdk's. The tables have only what ran: a program with controller-runtime joins them with `--program PATH`.
+Trust the ratios; seconds belong to the machine, which stands at the end. A dash stands for a client without a
+figure. The run prints more columns than this page has; a program with controller-runtime joins with `--program PATH`.
 Workloads may be from several runs, and so from several commits of opsdk: the end of the page has each.
-
-[Measurements](measurements.md#calls-of-the-hot-paths) has the profiles before and after of the three largest gains.
 """
 
 
@@ -53,8 +51,15 @@ def write_page(
         descriptions: of the machine, one for each run that the results are from.
         workloads: all that exist. The page names those without results.
     """
-    parts = [_HEAD, *_busy(descriptions), "## Targets\n", verdict_table(targets, results) + "\n"]
-    for letter, result in results.items():
+    parts = [
+        _HEAD,
+        *_busy(descriptions),
+        "## Targets\n",
+        "`benchmarks/targets.py` has the limits of opsdk.",
+        verdict_summary(targets, results) + "\n",
+    ]
+    compared = {letter: result for letter, result in results.items() if len(result.clients()) > 1}
+    for letter, result in compared.items():
         parts += [f"## ({letter}) {result.workload.title}\n", textwrap.fill(result.workload.note, 120) + "\n"]
         plot = _plot(result)
         if plot is not None:
@@ -62,7 +67,10 @@ def write_page(
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{letter}.svg").write_text(plot, encoding="utf-8")
             parts.append(f"![{result.workload.title}](assets/benchmarks/{letter}.svg)\n")
-        parts.append(workload_table(result) + "\n")
+        parts.append(_tables(result) + "\n")
+    if alone := [f"({letter}) {result.workload.title}" for letter, result in results.items() if letter not in compared]:
+        text = f"**Of opsdk alone**, so only in the output of the run: {', '.join(alone)}."
+        parts.append(textwrap.fill(text, 120) + "\n")
     if missing := [f"({w.letter}) {w.title}" for w in workloads if w.letter not in results]:
         parts.append(f"**Not measured**: {', '.join(missing)}.\n")
     parts.append("## The machine\n")
@@ -86,12 +94,22 @@ def _distinct(descriptions: Sequence[Mapping[str, str]]) -> list[dict[str, str]]
     return [first, *({key: value for key, value in other.items() if first.get(key) != value} for other in others)]
 
 
-def _plot(result: Results) -> str | None:
-    metrics = {metric.name: metric for metric in result.workload.metrics}
+def _tables(result: Results) -> str:
+    """Return the first and the plotted metric of all clients."""
+    metrics = result.workload.metrics
+    compared = [metric for metric in metrics if metric in (metrics[0], _plotted(result))]
+    return "\n\n".join(comparison_table(result, metric) for metric in compared)
+
+
+def _plotted(result: Results) -> Metric | None:
     name = _PLOTTED.get(result.workload.letter)
-    if name is None:
+    return None if name is None else {metric.name: metric for metric in result.workload.metrics}[name]
+
+
+def _plot(result: Results) -> str | None:
+    metric = _plotted(result)
+    if metric is None:
         return None
-    metric: Metric = metrics[name]
     groups = {
         variant: [
             (Path(client).name, figure)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.model import OPSDK, Metric, Results
-from benchmarks.targets import Judgement, Target, judge
+from benchmarks.targets import Judgement, Target, Verdict, judge
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -70,13 +70,34 @@ def workload_table(results: Results) -> str:
     return "\n".join(lines)
 
 
+def comparison_table(results: Results, metric: Metric) -> str:
+    """Return one table for a metric, with a row for each variant and a column for each client; a dash for no figure."""
+    clients = results.clients()
+    rows = [
+        [variant, *(number(results.median(variant, client, metric), metric.digits) for client in clients)]
+        for variant in results.variants()
+    ]
+    return table([metric.name, *(Path(client).name for client in clients)], rows)
+
+
 def _cells(results: Results, variant: str, client: str, metrics: Sequence[Metric]) -> list[str]:
     return [number(results.median(variant, client, metric), metric.digits) for metric in metrics]
 
 
 def verdict_table(targets: Sequence[Target], results: Mapping[str, Results]) -> str:
     """Return the table of targets with what was measured."""
+    return _judgement_table([judgement for target in targets for judgement in judge(target, results)])
+
+
+def verdict_summary(targets: Sequence[Target], results: Mapping[str, Results]) -> str:
+    """Return how many targets are met, and the table of the others."""
     judgements = [judgement for target in targets for judgement in judge(target, results)]
+    others = [judgement for judgement in judgements if judgement.verdict is not Verdict.MET]
+    met = f"{len(judgements) - len(others)} of {len(judgements)} are met."
+    return f"{met}\n\n{_judgement_table(others)}" if others else met
+
+
+def _judgement_table(judgements: Sequence[Judgement]) -> str:
     return table(["target", "variant", "limit", "measured", "verdict"], [_verdict_row(j) for j in judgements])
 
 

@@ -102,7 +102,7 @@ STALLS = Workload(
     title="Stalls of the event loop",
     note=(
         "(a) again, with a timer every millisecond in the same loop. The stall is the longest time between two of its "
-        "turns; on a busy machine it holds other processes' turns, so its CPU time stands beside it."
+        "turns; on a busy machine it holds other processes' turns, so the run prints its CPU time too."
     ),
     clients=("opsdk", "kubernetes_asyncio", "lightkube", "kr8s", "kubesdk"),
     variants=stall_variants,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from benchmarks.__main__ import parse
 from benchmarks.page import write_page
 from benchmarks.plots import bar_chart
-from benchmarks.report import verdict_table, workload_table
+from benchmarks.report import comparison_table, verdict_summary, workload_table
 from benchmarks.samples import load, save
 from benchmarks.targets import BEST_PEER, Target
 from tests.benchmarks.benchmark_results import results, workload
@@ -24,6 +25,21 @@ def test_a_failed_client_has_no_row_but_a_reason() -> None:
     assert "| small | one    | 4.00 |" in text
     assert "- small, other: failed: broke" in text
     assert "| other" not in text
+
+
+def test_clients_stand_beside_each_other() -> None:
+    """A row of a comparison has the figure of each client, and a dash for one that failed."""
+    table = comparison_table(results(opsdk=[2], one=[4], other=[-1]), workload().metrics[0])
+    header, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+    assert dict(zip(header[1:], row[1:], strict=True)) == {"opsdk": "2.00", "one": "4.00", "other": "-"}
+
+
+def test_the_summary_shows_targets_that_are_not_met() -> None:
+    """A missed target has its row; targets that are met are counted."""
+    assert verdict_summary([TARGET], {"x": results(opsdk=[2], one=[4])}) == "1 of 1 are met."
+    missed = verdict_summary([TARGET], {"x": results(opsdk=[4], one=[4])})
+    assert missed.startswith("0 of 1 are met.")
+    assert "missed" in missed
 
 
 def test_the_last_column_divides_by_opsdk() -> None:
@@ -63,8 +79,8 @@ def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
     collected = {"x": results(opsdk=[2], one=[4])}
     write_page(tmp_path / "page.md", collected, [TARGET], [{"cores": "2", "size": "a"}, {"cores": "2", "size": "b"}])
     page = (tmp_path / "page.md").read_text()
-    assert verdict_table([TARGET], collected) in page
-    assert workload_table(collected["x"]) in page
+    assert "1 of 1 are met." in page
+    assert comparison_table(collected["x"], workload().metrics[0]) in page
     assert page.count("cores") == 1
     assert page.count("size") == 2
 
@@ -90,3 +106,13 @@ def test_the_page_names_other_work(tmp_path: Path, load: str, busy: bool) -> Non
     description = {"cores": "2", "load": f"{load} runnable processes"}
     write_page(tmp_path / "page.md", {"x": results(opsdk=[2])}, [TARGET], [description])
     assert ("Other work ran" in (tmp_path / "page.md").read_text()) is busy
+
+
+def test_the_page_names_workloads_without_peers(tmp_path: Path) -> None:
+    """A workload that only opsdk ran has nothing to compare: the page names it, and shows no figures."""
+    alone = results(opsdk=[2])
+    alone.workload = replace(alone.workload, clients=("opsdk",))
+    write_page(tmp_path / "page.md", {"x": alone}, [], [{"cores": "2"}])
+    page = (tmp_path / "page.md").read_text()
+    assert "**Of opsdk alone**, so only in the output of the run: (x) Example." in page
+    assert "2.00" not in page

@@ -242,7 +242,7 @@ PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/howto/develop.md": make_project,
     "docs/howto/etcd.md": make_bookshelf,
     "docs/howto/lifecycles.md": make_finalizers,
-    "docs/howto/read-a-plan.md": make_repository,
+    "docs/howto/plan.md": make_repository,
     "docs/howto/verify.md": make_greeter,
     "docs/howto/verify-kubebuilder.md": make_kubebuilder,
     "docs/rbac.md": make_nothing,

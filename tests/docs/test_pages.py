@@ -24,7 +24,7 @@ WITH_BLOCKS = [
     and page.name != "observability.md"  # has tests of its own
     and any(block.language == "python" and not block.title for block in blocks(page))
 ]
-SLOW = {"docs/simulation.md", "docs/howto/simulation.md"}
+SLOW = {"docs/simulation.md"}
 PARAMETERS = [
     pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if name_of(page) in SLOW else [])
     for page in WITH_BLOCKS

@@ -57,35 +57,14 @@ async def serving(manager: Manager | None = None) -> AsyncIterator[tuple[Manager
     await running
 
 
-def shape(value: Any) -> Any:
-    """The keys of a value, without what depends on the program."""
-    if isinstance(value, dict):
-        free = all(re.fullmatch(r"-?\d+|[\w.]+\.\w+|success|error|requeue\w*", key) for key in value)
-        return "mapping" if value and free else {key: shape(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [shape(value[0])] if value else []
-    return type(value).__name__.replace("int", "number").replace("float", "number")
+def documented() -> set[str]:
+    """The pages in the table of docs/observability.md."""
+    rows = re.findall(r"^\| (`/debug/[^|]*) \|", DOCS.read_text(), re.MULTILINE)
+    return {path for row in rows for path in re.findall(r"`(/debug/\w+)`", row)}
 
 
-def documented() -> dict[str, Any]:
-    """The example of each page in docs/observability.md."""
-    pattern = r"\n`(/debug/\w+)`(?:(?!```).)*```json\n(.*?)```"
-    return {path: json.loads(text) for path, text in re.findall(pattern, DOCS.read_text(), re.DOTALL)}
-
-
-def same_shape(shown: Any, example: Any) -> bool:
-    """Whether two shapes agree; null, empty lists and empty mappings agree with everything."""
-    if "NoneType" in (shown, example) or not shown or not example or "mapping" in (shown, example):
-        return True
-    if isinstance(shown, dict) and isinstance(example, dict):
-        return shown.keys() == example.keys() and all(same_shape(shown[key], example[key]) for key in shown)
-    if isinstance(shown, list) and isinstance(example, list):
-        return same_shape(shown[0], example[0])
-    return bool(shown == example)
-
-
-async def test_a_running_operator_shows_what_the_documentation_says() -> None:
-    """Each page has the keys of its example in the documentation, and no secret of the operator."""
+async def test_the_pages_of_a_running_operator() -> None:
+    """Each page is in the documentation, names what runs, fails and waits, and has no secret of the operator."""
     environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra")
     options = OperatorOptions(
         manager=ManagerOptions(debug_bind_address="127.0.0.1:0"),
@@ -124,10 +103,7 @@ async def test_a_running_operator_shows_what_the_documentation_says() -> None:
         blocked.set()
         manager.stop()
         await running
-    examples = documented()
-    assert set(pages) <= set(examples)
-    for path, page in pages.items():
-        assert same_shape(shape(page), shape(examples[path])), (path, shape(page), shape(examples[path]))
+    assert set(pages) <= documented()
     running_rows = {row["name"]: row for row in pages["/debug/running"]}
     assert re.search(r"test_debug.py:\d+ .*reconcile$", running_rows["hangs"]["place"])
     assert (pages["/debug/retries"][0]["name"], pages["/debug/retries"][0]["attempts"] > 1) == ("fails", True)

@@ -1,24 +1,14 @@
-"""Makes the page of all alerts, with the faults of the simulation that fire them."""
+"""Makes the page of all alerts."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from opsdk.monitoring.alert import Alert
 from opsdk.monitoring.declaration import Objective
 from opsdk.monitoring.rules import all_alerts
 
-MATRIX: Final = "tests/monitoring/matrix.toml"
 PAGE: Final = "docs/reference/alerts.md"
-
-
-def read_matrix(root: Path) -> Mapping[str, Any]:
-    """Return the matrix of the repository at `root`; empty without one."""
-    path = root / MATRIX
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 _HEAD: Final = """# Alerts
@@ -30,35 +20,20 @@ _HEAD: Final = """# Alerts
 | alert | severity | fires after | when | operators with |
 | --- | --- | --- | --- | --- |
 """
-_FAULTS: Final = """
-## Faults and their alerts
+_TESTED: Final = """
+## Which fault fires which alert
 
-Each fault of the [simulation](../howto/simulation.md) lasts for two minutes of virtual time. Within them it fires this
-alert, and no other one. Ten calm hours fire none. `tests/monitoring/test_alert_matrix.py` proves each row: `promtool`
-evaluates the rules as Prometheus does.
-
-| fault | alert | |
-| --- | --- | --- |
-"""
-_WITHOUT: Final = """
-## Alerts without a fault of the simulation
-
-| alert | why, and what proves it |
-| --- | --- |
+Each fault of the [simulation](../simulation.md) lasts for two minutes of virtual time, and fires one alert within them.
+Ten calm hours fire none. `tests/monitoring/matrix.toml` has the alert of each fault, and
+`tests/monitoring/test_alert_matrix.py` proves it: `promtool` evaluates the rules as Prometheus does.
 """
 
 
-def render_alerts(matrix: Mapping[str, Any]) -> str:
+def render_alerts() -> str:
     """Return the text of the page."""
-    faults = "".join(_fault_row(name, row["alert"], row.get("reason", "")) for name, row in matrix["faults"].items())
-    without = "".join(f"| `{name}` | {reason} |\n" for name, reason in matrix["without_fault"].items())
-    return _HEAD + "".join(map(_alert_row, all_alerts(Objective()))) + _FAULTS + faults + _WITHOUT + without
+    return _HEAD + "".join(map(_alert_row, all_alerts(Objective()))) + _TESTED
 
 
 def _alert_row(alert: Alert) -> str:
     hold = f"{alert.hold} s" if alert.hold else "at once"
     return f"| `{alert.name}` | {alert.severity} | {hold} | {alert.summary} | {alert.feature.value} |\n"
-
-
-def _fault_row(name: str, alert: str, reason: str) -> str:
-    return f"| `{name}` | {f'`{alert}`' if alert else 'none'} | {reason} |\n"

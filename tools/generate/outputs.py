@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envtest.data.table import without_header
 from tools.generate.alerts import PAGE as ALERTS
-from tools.generate.alerts import read_matrix, render_alerts
+from tools.generate.alerts import render_alerts
 from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
 from tools.generate.blocking import MODULES as BLOCKING
 from tools.generate.blocking import render_blocking
@@ -44,8 +44,6 @@ def outputs_of_tests(root: Path) -> Outputs:
     """What is made of the tests and the public modules of the repository at `root`: nothing without their data."""
     behaviours, products = read_behaviours(root), read_products(root)
     texts = {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
-    if matrix := read_matrix(root):
-        texts[ALERTS] = render_alerts(matrix)
     return texts | ({PUBLIC_API: render_public_api(root, products)} if products else {})
 
 
@@ -61,7 +59,9 @@ def outputs_of_classes(root: Path) -> Outputs:
 
 def outputs_of_program(root: Path) -> Outputs:
     """What is made of the program's own tables: nothing if the repository at `root` has no reference."""
-    return {**render_reference(), **render_trace_diagram()} if (root / REFERENCE).is_dir() else {}
+    return (
+        {**render_reference(), ALERTS: render_alerts(), **render_trace_diagram()} if (root / REFERENCE).is_dir() else {}
+    )
 
 
 def outputs_of_facts(facts: Facts) -> Outputs:

@@ -21,7 +21,7 @@ _POINTER = re.compile(r" ?See <autoref[^>]*>`\w+`</autoref> for the keywords\.")
 _PACKAGES = ("opsdk", "envtest")
 EXPLAINED_ON = {
     "envtest.instruments.effect": "envtest/faults.html",
-    "opsdk.aio.large_work": "products/apiserver.html",
+    "opsdk.aio.large_work": "decisions.html",
     "opsdk.aio.randomness": "simulation.html",
     "opsdk.aio.watchdog": "observability.html",
     "opsdk.apimachinery.plurals": "custom-resources.html",
@@ -46,7 +46,7 @@ EXPLAINED_ON = {
     "opsdk.norman.type_expression": "howto/norman-schemas.html",
     "opsdk.queue.core": "explanation/queue.html",
     "opsdk.rbac.declared": "rbac.html",
-    "opsdk.rest.transport": "explanation/election.html",
+    "opsdk.rest.transport": "howto/leader-election.html",
 }
 """Pages that explain modules without an entry in the reference: docstrings name the modules for readers of code."""
 _PACKAGE_DEPTH = 2
