@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
+from textwrap import fill
 from typing import Final
 
 import msgspec
@@ -34,6 +35,7 @@ from tests.corpus.results import CASES, CaseResult, DeclaredResult, ScaleResult,
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "corpus.md"
 _LEAST_SECONDS: Final = 2.0
+_WIDTH: Final = 120
 
 
 def measure(case: CorpusCase, before: CaseResult) -> CaseResult:
@@ -174,12 +176,13 @@ def _headline(results: Mapping[str, CaseResult]) -> str:
         return f"Of the {len(cases)} pairs, none was run from the declaration alone."
     cost = median(seconds for each in twins for seconds in (each.seconds, each.twin_seconds))
     commits = ", ".join(sorted({each.commit for each in declared}))
-    return (
-        f"At {commits}, `opsdk verify` finds {bugs} of {len(declared)} bugs from the declaration alone,\n"
-        f"and reports {alarms} of {len(twins)} repaired twins. These {len(declared)} of the {len(cases)} pairs were "
-        f"run with the defaults.\nThe median of a run is {cost:.0f} CPU seconds. Twins that an earlier run reported, "
-        "rightly, were repaired before: these figures say nothing about operators that nobody has looked at."
+    text = (
+        f"At {commits}, `opsdk verify` finds {bugs} of {len(declared)} bugs from the declaration alone, and reports "
+        f"{alarms} of {len(twins)} repaired twins. These {len(declared)} of the {len(cases)} pairs were run with the "
+        f"defaults. The median of a run is {cost:.0f} CPU seconds. Twins that an earlier run reported, rightly, were "
+        "repaired before: these figures say nothing about operators that nobody has looked at."
     )
+    return fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def _declared(case: CorpusCase, results: Mapping[str, CaseResult]) -> DeclaredResult | None:
