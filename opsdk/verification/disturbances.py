@@ -15,10 +15,12 @@ import msgspec
 
 from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import Fault
 
 __all__ = [
     "COUNTED",
     "DEFAULT_KINDS",
+    "FAULTS",
     "FOREIGN",
     "NEEDS_STANDBY",
     "NOTHING_ATTACKED",
@@ -73,6 +75,14 @@ WRITES: Final = frozenset({
     DisturbanceKind.EARLY,
 })  # fmt: skip
 """Kinds that hit a write."""
+
+FAULTS: Final = {
+    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
+    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
+    DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
+}
+"""The faults of the links for the kinds that have one."""
 FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT})
 """Kinds that come from a foreign client."""
 DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind is not DisturbanceKind.EDIT_CHILD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -14,12 +14,9 @@ from opsdk.engine.connections import refusal_of
 from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.outcome import Outcome
-from opsdk.engine.world.replica import Replica
 from opsdk.engine.world.rest import Rest
 from opsdk.engine.world.rest_state import RestState, is_retrying
 from opsdk.engine.world.run import WorldRun
-from opsdk.rest.config import RestConfig
-from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.disturbers import GuidedDisturber, disturber_of
 from opsdk.verification.life.external import records_of
@@ -102,30 +99,6 @@ class WorkloadRun(WorldRun):
         self._restless: dict[str, None] = {}
         disturber.attach(self)
 
-    # -------------------------------------------------------------- for disturbers
-    @property
-    def config(self) -> RestConfig:
-        """The configuration of a client that is neither the operator nor its user."""
-        return self.cluster.env.config
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The replicas of the operator."""
-        return self.cluster.replicas
-
-    @property
-    def systems(self) -> Any:
-        """The doubles of external systems."""
-        return self.cluster.systems
-
-    def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
-        """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
-        return self.state.child(key)
-
-    def report(self, violation: str) -> None:
-        """Add a violation of the run."""
-        self.problems.append(violation)
-
     # -------------------------------------------------------------- the run
     async def play(self) -> list[str]:
         """Take the steps, each at rest, and return the violations."""
@@ -152,7 +125,7 @@ class WorkloadRun(WorldRun):
         """Return the result with the states at rest, and the writes that went on there."""
         states = {} if outcome.connections else self._states
         restless = self._restless_writes(outcome.violations)
-        return replace(outcome, states=states, restless=restless, entries=records_of(self.systems))
+        return replace(outcome, states=states, restless=restless, entries=records_of(self.cluster.systems))
 
     def _restless_writes(self, violations: Sequence[str]) -> Sequence[str]:
         """Return the writes that went on, with the last one before a violation that says so."""

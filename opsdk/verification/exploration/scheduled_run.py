@@ -123,7 +123,7 @@ class ScheduledRun(ViewHolder):
 
     @property
     def _clients(self) -> list[str]:
-        return [replica.link.client for replica in self._run.replicas if not replica.link.dead]
+        return [replica.link.client for replica in self._run.cluster.replicas if not replica.link.dead]
 
     @asynccontextmanager
     async def _point(self, text: str, options: Sequence[Option]) -> AsyncIterator[Option | None]:
@@ -158,7 +158,7 @@ class ScheduledRun(ViewHolder):
 
     def _digest(self, text: str) -> bytes:
         run = self._run
-        replicas = run.replicas
+        replicas = run.cluster.replicas
         queues = [
             (controller.name, sorted(map(str, core.queued())), sorted(map(str, core.processing())))
             for replica in replicas
@@ -173,7 +173,7 @@ class ScheduledRun(ViewHolder):
             queues,
             sorted(self._views.names),
             (run.action, run.hurry.is_set()),
-            object_state(run.systems),
+            object_state(run.cluster.systems),
             [variables_of(replica.functions) for replica in replicas],
         )
 
