@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,10 +17,11 @@ from opsdk.client.patch import merge_patch
 from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.world.declaration import RunningEnvironment, SimulatedOperator, World
-from opsdk.errors import AlreadyExistsError, ApiError, UsageError
+from opsdk.errors import ApiError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
+from opsdk.verification.objects import USER, create_missing
 from opsdk.verification.referenced_objects import reference_trees
 from opsdk.verification.transition import Transition, Written, operations_of, written_as
 from opsdk.verification.workload.operations import PER_WORKLOAD, GeneratedWorkload, Operation, OperationKind
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _GONE_SECONDS: Final = 120
-_FIELD_OWNER: Final = "user"
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
 
@@ -312,7 +312,8 @@ class Operate:
             return
         if self._kind is OperationKind.RECREATE:
             await _until_gone(client, kind, obj)
-        await _create_references(client, self.references)
+        for tree in self.references:
+            await create_missing(client, tree)
         try:
             await self._write(client, kind)
         except ApiError as error:
@@ -330,7 +331,7 @@ class Operate:
         metadata: JsonObject = desired["metadata"]
         existing = await client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
         if existing is None:
-            await client.create(Unstructured.from_tree(desired), field_owner=_FIELD_OWNER)
+            await client.create(Unstructured.from_tree(desired), field_owner=USER)
             return
         stored = to_dict(existing)
         kept: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
@@ -342,7 +343,7 @@ class Operate:
             others = {key: value for key, value in present.items() if key not in removed}
             changed["metadata"][name] = others | metadata.get(name, {})
         patch = merge_patch(create_merge_patch(stored, changed))
-        await client.patch(existing, patch, field_owner=_FIELD_OWNER)
+        await client.patch(existing, patch, field_owner=USER)
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:
@@ -350,11 +351,3 @@ async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> Non
         if await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace) is None:
             return
         await asyncio.sleep(1.0)
-
-
-async def _create_references(client: Client, references: Iterable[JsonObject]) -> None:
-    for tree in references:
-        try:
-            await client.create(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
-        except AlreadyExistsError:
-            continue

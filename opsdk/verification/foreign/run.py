@@ -45,7 +45,8 @@ from opsdk.verification.foreign.places import (
     storage_prefix,
 )
 from opsdk.verification.foreign.quiescence import Quiescence
-from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
+from opsdk.verification.foreign.workload import UserStep, UserWorkload
+from opsdk.verification.objects import USER
 from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
 __all__ = [

@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import LAST_WRITE, Cause, causes_of
 from opsdk.verification.generated import GeneratedVerification
-from opsdk.verification.generated_run import GeneratedSummary, Shifted
-from opsdk.verification.guided_run import WorkloadStep, run_guided
+from opsdk.verification.generated_run import GeneratedSummary, run_undisturbed
+from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.life.actions import (
     CreateObjects,
     DeleteObjects,
@@ -28,7 +29,6 @@ from opsdk.verification.life.actions import (
     Pass,
     PatchObjects,
     WaitSecond,
-    name_of,
 )
 from opsdk.verification.life.deletions import Deletion, deletions_of
 from opsdk.verification.life.external import entries_left, shared_entries
@@ -187,7 +187,7 @@ class _KindLife:
 
     def _alone_of(self, obj: JsonObject, *, shifted: bool) -> Alone | None:
         """Return what becomes of one object; None if the server refuses it, or its reconcile fails."""
-        name = name_of(obj)
+        name = key_of_tree(obj)
         if (key := (name, shifted)) not in self._alone:
             create = CreateObjects([*self._around([obj]), obj])
             outcome = self._run([create], shifted=shifted)
@@ -277,7 +277,7 @@ class _KindLife:
     # -------------------------------------------------------------- referenced objects
     def _referenced(self) -> list[JsonObject]:
         """Return the Secrets and ConfigMaps that the custom resource, the operator or its pods name."""
-        existing = {f"{each['kind']} {name_of(each)}" for each in self._references}
+        existing = {subject_of_tree(each) for each in self._references}
         alone = self._alone_of(self._first, shifted=False)
         state = alone.state if alone is not None else _EMPTY
         missing = missing_references(state, existing, self._first["metadata"].get("namespace", NAMESPACE))
@@ -353,12 +353,12 @@ class _KindLife:
         create = CreateObjects([*self._around([obj]), obj])
         actions = [create, *deletion.actions, Pass(), look]
         outcome = self._run(actions, shifted=shifted, harmful=set(range(1, len(actions))))
-        name, place = subject_of(f"{self._resource}/{name_of(obj)}"), f"{self._resource} {deletion.when}"
+        name, place = subject_of(f"{self._resource}/{key_of_tree(obj)}"), f"{self._resource} {deletion.when}"
         if create.refusals or not look.seen:
             return
         is_there, state = any(look.seen.values()), outcome.states.get(len(actions), _EMPTY)
         if is_there and not deletion.is_held:
-            error = state.failing.get(name_of(obj), "")
+            error = state.failing.get(key_of_tree(obj), "")
             yield StateDifference(place, f"{name} never goes {deletion.when}" + (error and f": {error}"))
         elif deletion.is_held and not is_there:
             yield StateDifference(place, f"{name} goes {deletion.when}: remove no finalizers of others")
@@ -372,17 +372,15 @@ class _KindLife:
         self, actions: Sequence[Any], *, shifted: bool, harmful: frozenset[int] | set[int] = frozenset()
     ) -> Outcome:
         """Run actions. Harmful ones may end in failing reconciles."""
-        self._summary.runs += 1
         names = [f"{number} {each.__name__}" for number, each in enumerate(actions)]
         steps = [WorkloadStep(name, is_harmful=number in harmful) for number, name in enumerate(names)]
         actions_by_step = [_named(name, each) for name, each in zip(names, actions, strict=True)]
-        first = Shifted(actions_by_step[0]) if shifted else actions_by_step[0]
         # The author's rules need not hold of the objects of others.
-        declared = replace(self._verification.declared, actions=[first, *actions_by_step[1:]], at_rest=())
-        outcome = run_guided(declared, steps, seed=int(shifted), with_senders=self._explained is not None)
+        declared = replace(self._verification.declared, actions=actions_by_step, at_rest=())
+        with_senders = self._explained is not None
+        outcome = run_undisturbed(declared, steps, self._summary, shifted=shifted, with_senders=with_senders)
         if self._explained is not None:
             self._explained.append(outcome)
-        self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
 
 
