@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from opsdk.apimachinery.secret_values import is_secret
@@ -12,7 +12,7 @@ from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["own_fields", "own_part"]
+__all__ = ["entries_of", "own_fields", "own_part"]
 
 _MAX_KEYS: Final = 8
 """Sets of field names that may identify the items of one list. Kubernetes' lists have one."""
@@ -21,12 +21,18 @@ _OPEN_MAPS: Final = ("f:annotations", "f:labels")
 _STRING_DATA: Final = "f:stringData"
 
 
+def entries_of(obj: JsonObject, managers: Collection[str], *, own: bool = True) -> Iterator[JsonObject]:
+    """Yield the managedFields of some operators and of their controllers; with ``own=False``, those of all others."""
+    for entry in obj["metadata"].get("managedFields") or ():
+        if is_manager_of(str(entry.get("manager", "")), managers) is own:
+            yield entry
+
+
 def own_fields(obj: JsonObject, managers: Collection[str]) -> FieldSet:
     """Return the fields that any of some operators, or of their controllers, owns."""
     fields = FieldSet()
-    for entry in obj["metadata"].get("managedFields") or ():
-        if is_manager_of(str(entry.get("manager", "")), managers):
-            fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
+    for entry in entries_of(obj, managers):
+        fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
     return fields.difference(TRACE_CONTEXT)  # it belongs to a write of the cluster, and is not decided
 
 

@@ -28,6 +28,7 @@ from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
+from opsdk.engine.masking import DELETION, SERVER_SET, without_metadata
 from opsdk.errors import AlreadyExistsError, ApiError, NoMatchError, UsageError
 from opsdk.event.request import Request
 from opsdk.rest.config import RestConfig
@@ -38,16 +39,7 @@ __all__ = ["differences", "export_test", "load_record", "replay"]
 
 # Metadata with uids of other objects.
 _LINKED = ("ownerReferences", "managedFields")
-# Metadata that the server sets.
-_SERVER_SET = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    *_LINKED,
-)
+_NOT_CREATED = SERVER_SET | DELETION | {*_LINKED}
 
 
 def load_record(text: str) -> ReconcileRecord:
@@ -181,8 +173,7 @@ def _with_new_uids(tree: JsonObject, uids: Mapping[str, str]) -> JsonObject:
 
 async def _restore_object(client: Client, tree: JsonObject) -> Unstructured:
     """Create an object with its status."""
-    metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_SET}
-    content = {**tree, "metadata": metadata}
+    content = without_metadata(tree, _NOT_CREATED)
     try:
         obj = await _create(client, content)
     except NoMatchError:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.consequences.evidence import Evidence
+from opsdk.engine.ownership import entries_of
 from opsdk.engine.plan import Consequence, ConsequenceKind, Severity
 from opsdk.engine.shadow.decisions import created_by
 from opsdk.structured_merge.value import JsonObject
@@ -55,7 +56,6 @@ def _is_forgotten(obj: JsonObject, controllers: Collection[str], evidence: Evide
     if subject in evidence.touched or (change is not None and change.own) or not _stays(obj, evidence):
         return False
     # Another controller of the operator may have made it, and may have found nothing to do.
-    own = {str(entry.get("manager", "")) for entry in obj["metadata"].get("managedFields") or ()}
-    own = {manager for manager in own if evidence.is_own(manager)}
+    own = {str(entry.get("manager", "")) for entry in entries_of(obj, (evidence.operator,))}
     writing = {evidence.operator, *(f"{evidence.operator}/{name}" for name in controllers)}
     return own <= writing and created_by(obj, own)

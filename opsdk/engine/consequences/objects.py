@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
+from opsdk.engine.ownership import own_fields
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.value import JsonObject
 
@@ -143,9 +144,5 @@ def _hanging(evidence: Evidence) -> Iterator[Consequence]:
 
 
 def _was_set_by_operator(obj: JsonObject, finalizer: str, evidence: Evidence) -> bool:
-    for entry in obj["metadata"].get("managedFields") or ():
-        if evidence.is_own(str(entry.get("manager", ""))):
-            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:finalizers") or {}
-            if f'v:"{finalizer}"' in fields:
-                return True
-    return False
+    own = own_fields(obj, (evidence.operator,))
+    return f'v:"{finalizer}"' in own.with_prefix("f:metadata").with_prefix("f:finalizers").members
