@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.disturber import Disturber, WatchMessage
-from opsdk.engine.world.exchange import Exchange, is_lease
+from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.rest_state import StateRecorder, subject_of
 from opsdk.engine.writes import Entry
@@ -111,7 +111,7 @@ class _OneDisturbance(ViewHolder):
 
     async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         disturbance = self._disturbance
-        if exchange.client == self._loses_lease and is_lease(exchange):
+        if exchange.client == self._loses_lease and exchange.is_lease:
             return Fault.UNAVAILABLE
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None

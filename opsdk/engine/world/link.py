@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 
@@ -220,7 +220,7 @@ class Link:
     # -------------------------------------------------------------- placed faults
     def _begin_at_write(self, exchange: Exchange) -> Fault | None:
         """Count a write. Returns the fault that it meets, or None."""
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return None
         self._stale_writes += 1
         if self._stale_writes >= MAX_STALE_WRITES:
@@ -375,7 +375,7 @@ class Link:
                     return Fault.EXPIRE_WATCHES
         if self.window(Fault.UNAVAILABLE) is not None:
             return Fault.UNAVAILABLE
-        if is_lease(exchange) and self.window(Fault.LOSE_LEASE) is not None:
+        if exchange.is_lease and self.window(Fault.LOSE_LEASE) is not None:
             return Fault.UNAVAILABLE
         if exchange.method in _CONDITIONAL and self._hits(Fault.CONFLICT):
             return Fault.CONFLICT

@@ -12,7 +12,7 @@ from opsdk.engine.connections import refusal_of
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.engine.world.disturber import Disturber, WatchMessage
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.masks import parse_ignored
 from opsdk.engine.world.outcome import Outcome
@@ -138,7 +138,7 @@ class WorldRun(ABC):
 
     # -------------------------------------------------------------- what the replicas do
     async def _decide(self, exchange: Exchange) -> Fault | None:
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return await self.disturber.decide(exchange, 0)
         self.on_write(exchange)
         if self._versions is not None and (sender := sender_of(asyncio.current_task(), self._versions)) is not None:

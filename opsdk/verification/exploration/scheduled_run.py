@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.engine.world.disturber import WatchMessage
-from opsdk.engine.world.exchange import Exchange, changes_state
+from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
@@ -193,4 +193,4 @@ class ScheduledRun(ViewHolder):
 
 def _is_of_objects(exchange: Exchange) -> bool:
     """Whether a request reads or changes objects: not discovery, a lease, a review or an Event."""
-    return changes_state(exchange) or (exchange.method == "GET" and exchange.path.count("/") > 3)
+    return exchange.changes_state or (exchange.method == "GET" and exchange.path.count("/") > 3)

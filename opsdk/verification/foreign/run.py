@@ -20,7 +20,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.engine.installation import WriteJournal
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.world.disturber import WatchMessage
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import hot_loops
 from opsdk.engine.world.rest_state import RestState, StateRecorder
@@ -510,11 +510,11 @@ class _ForeignRun:
     def _on_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         self._quiescence.sent(exchange)
-        if exchange.is_watch and not is_lease(exchange):
+        if exchange.is_watch and not exchange.is_lease:
             self._quiescence.note(exchange.time)
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return None
         self._writes.append(exchange)
         path, occurrence = self._places.write(exchange.method, exchange.path)
@@ -522,7 +522,7 @@ class _ForeignRun:
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
         keys = tuple(each.key for each in watched_objects(body))
-        if is_lease(exchange) or is_event(exchange) or not keys:
+        if exchange.is_lease or exchange.is_event or not keys:
             return True
         number = self._counts[exchange.path] = self._counts.get(exchange.path, 0) + 1
         message = WatchMessage(path=exchange.path, number=number, keys=keys, action=self._disturber.step)
@@ -551,7 +551,7 @@ class _ForeignRun:
     # -------------------------------------------------------------- the report
     def _requests_around(self) -> list[str]:
         """Return the requests around the disturbed one, or the last ones, without watches, leases and events."""
-        requests = [each for each in self._exchanges if not (each.is_watch or is_lease(each) or is_event(each))]
+        requests = [each for each in self._exchanges if not (each.is_watch or each.is_lease or each.is_event)]
         place = self._disturber.place
         index = len(requests)
         if place is not None:
