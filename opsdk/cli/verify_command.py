@@ -22,13 +22,14 @@ from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify_inputs import AttackLimits, read_definitions
 from opsdk.engine.environments import import_envtest, local_version
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.disturbances import NOTHING_ATTACKED
 from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
-from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
+from opsdk.verification.foreign.run import ForeignSubject, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.operations import GeneratedWorkload
@@ -170,8 +171,8 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
     definitions = read_definitions(inputs.definitions)
     workloads, left_out = inputs.read_workloads(definitions)
 
-    def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
-        served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
+    def environment() -> AbstractAsyncContextManager[RunningEnvironment]:
+        served: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
             controllers="cluster",
             controller_events=False,
             kubernetes=kubernetes,

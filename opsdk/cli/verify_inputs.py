@@ -18,8 +18,8 @@ from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest, local_version
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.engine.world.masks import parse_ignored
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import get_path

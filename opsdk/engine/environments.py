@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.engine.installation import RunEnvironment
+from opsdk.engine.running_environment import ForkEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
 
@@ -24,7 +24,7 @@ __all__ = [
     "local_version",
 ]
 
-EnvironmentFactory = Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+EnvironmentFactory = Callable[[ClusterSnapshot], AbstractAsyncContextManager[ForkEnvironment]]
 """Makes the environment of a run, with the objects of a snapshot."""
 _HISTORY: Final = 200
 """Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
@@ -117,8 +117,8 @@ def environment_factory(*, controllers: str = "cluster", kubernetes: str | None 
     envtest = import_envtest("a plan runs the operator")
     version = local_version(kubernetes)
 
-    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
-        environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
+    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[ForkEnvironment]:
+        environment: AbstractAsyncContextManager[ForkEnvironment] = envtest.Environment(
             controllers=controllers,
             snapshot=snapshot,
             kubernetes=version,

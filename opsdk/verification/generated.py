@@ -15,8 +15,9 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.webhooks import CLIENT_CONFIG
-from opsdk.engine.world.declaration import RunningEnvironment, SimulatedOperator, World
+from opsdk.engine.world.declaration import SimulatedOperator, World
 from opsdk.errors import ApiError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, rest_checks

@@ -16,6 +16,7 @@ from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.steps.step import Proceed, ReconcilePass
+from opsdk.engine.webhooks import webhook_app, without_sockets
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import LeaseLedger, WriteBudget
@@ -98,7 +99,6 @@ class Replica:
         config: the client configuration; a `Link` wraps its `app`.
         observer: records the activity.
         ledger: checks leadership.
-        prepare: called with each new operator before it starts.
     """
 
     def __init__(
@@ -108,12 +108,10 @@ class Replica:
         config: RestConfig,
         observer: Observer,
         ledger: LeaseLedger,
-        *,
-        prepare: Callable[[Operator], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.observer = observer
-        self._factory, self._config, self._ledger, self._prepare = factory, config, ledger, prepare
+        self._factory, self._config, self._ledger = factory, config, ledger
         self._starts = 0
         self._task: asyncio.Task[None] | None = None
         self._restarting: asyncio.Task[None] | None = None
@@ -146,9 +144,7 @@ class Replica:
         """The application of the webhooks while the replica runs; else None."""
         operator = self._operator
         running = self._task is not None and not self.link.dead
-        if not running or operator is None or operator.webhook_server is None:
-            return None
-        return operator.webhook_server.app
+        return webhook_app(operator) if running and operator is not None else None
 
     def _new_link(self) -> Link:
         self._starts += 1
@@ -195,7 +191,7 @@ class Replica:
         while True:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
-            self._prepare(operator)
+            without_sockets(operator)
             operator.follows_definitions = False
             config = replace(self._config, app=self.link)
             if self.observer.record is not None:

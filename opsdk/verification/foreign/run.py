@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,8 +17,8 @@ from opsdk.base.options import Options
 from opsdk.base.shortened import shortened
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.engine.installation import WriteJournal
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
@@ -28,7 +28,6 @@ from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.rest.config import RestConfig
 from opsdk.verification.checks import ObjectCheck
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
@@ -53,7 +52,6 @@ __all__ = [
     "ForeignOutcome",
     "ForeignReference",
     "ForeignSubject",
-    "ServedEnvironment",
     "Timing",
     "reference_of",
     "run_foreign",
@@ -104,20 +102,6 @@ class Timing(Options, frozen=True, kw_only=True):
         return 3 * self.quiet + 5.0
 
 
-class ServedEnvironment(Protocol):
-    """A started environment that can listen on a socket, such as ``envtest.Environment``."""
-
-    @property
-    def config(self) -> RestConfig:
-        """Client configuration with an `app`: no sockets."""
-        ...
-
-    @property
-    def journal(self) -> WriteJournal:
-        """The journal of all writes."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class ForeignSubject:
     """What is verified.
@@ -130,7 +114,7 @@ class ForeignSubject:
         watches: the operator opens a watch when it starts; False if it is known that it does not.
     """
 
-    environment: Callable[[], AbstractAsyncContextManager[ServedEnvironment]]
+    environment: Callable[[], AbstractAsyncContextManager[RunningEnvironment]]
     open_operator: OpenOperator
     checks: Sequence[ObjectCheck] = ()
     timing: Timing = Timing()
