@@ -26,7 +26,7 @@ from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
-from opsdk.verification.disturbances import NOTHING_ATTACKED
+from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of
 from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
@@ -134,7 +134,7 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
     if summary.broken:
         return ExitStatus.FOUND
-    if not summary.count or summary.absent_namespaces.names:
+    if not summary.runs or summary.absent_namespaces.names:
         return ExitStatus.ERROR
     return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
 
@@ -207,21 +207,20 @@ def _result(name: str, summary: ForeignSummary) -> VerifyResult:
         )
         for run in summary.broken
     )
-    left_out = {kind.value: count for kind, count in sorted(summary.omitted.items())}
+    left_out = counts_of(summary.omitted)
     if summary.omitted_workloads:
         left_out["workloads"] = summary.omitted_workloads
-    tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
+    tried = counts_of(summary.runs)
     absent = [] if bugs else summary.absent_namespaces.texts(APPLY_IT)
-    error = "\n".join([*absent, *([] if bugs or summary.count else [NOTHING_ATTACKED])])
+    error = "\n".join([*absent, *([] if bugs or summary.runs else [NOTHING_ATTACKED])])
     return VerifyResult(
         name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
     )  # fmt: skip
 
 
 def _show_progress(summary: ForeignSummary) -> None:
-    show_progress(
-        f"{summary.workloads} workloads, {summary.count} of {summary.total or '?'} disturbances, {summary.bugs}"
-    )
+    planned = summary.planned.total() or "?"
+    show_progress(f"{summary.workloads} workloads, {summary.runs.total()} of {planned} disturbances, {summary.bugs}")
 
 
 def _read_workload(file: Path) -> UserWorkload:

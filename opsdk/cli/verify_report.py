@@ -12,7 +12,7 @@ from opsdk.cli.verify_inputs import OperatorInputs
 from opsdk.cli.verify_transition import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
-from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED
+from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED, counts_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
@@ -136,8 +136,8 @@ class GeneratedReport:
             _bug(run.disturbance.kind.value if run.disturbance else _NO, run.title, run) for run in disturbed.broken
         ]
         tried = {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle}
-        tried |= {kind.value: count for kind, count in sorted(disturbed.runs.items())}
-        left_out = {kind.value: count for kind, count in sorted(disturbed.omitted.items())}
+        tried |= counts_of(disturbed.runs)
+        left_out = counts_of(disturbed.omitted)
         if self.undisturbed.omitted:
             left_out["workloads"] = self.undisturbed.omitted
         is_bare = self.status == ExitStatus.ERROR
@@ -158,9 +158,9 @@ class GeneratedReport:
             "broken": [self._run_as_json(run) for run in disturbed.broken],
             "workloads": disturbed.workloads,
             "with_standby": disturbed.with_standby,
-            "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
-            "omitted": {kind.value: count for kind, count in sorted(disturbed.omitted.items())},
-            "beyond": {kind.value: count for kind, count in sorted(disturbed.beyond.items())},
+            "runs": counts_of(disturbed.runs),
+            "omitted": counts_of(disturbed.omitted),
+            "beyond": counts_of(disturbed.beyond),
             "never": self.never,
             "unfinished": self.unfinished,
             "seconds": round(disturbed.seconds, 1),

@@ -26,6 +26,8 @@ __all__ = [
     "NOTHING_ATTACKED",
     "Disturbance",
     "DisturbanceKind",
+    "by_kind",
+    "counts_of",
     "guided_disturbances",
     "most_different",
 ]
@@ -231,4 +233,9 @@ def by_kind(counts: Counter[DisturbanceKind]) -> str:
     >>> by_kind(Counter({DisturbanceKind.CONFLICT: 2}))
     '2 conflict'
     """
-    return ", ".join(f"{count} {kind.value}" for kind, count in sorted(counts.items()))
+    return ", ".join(f"{count} {kind}" for kind, count in counts_of(counts).items())
+
+
+def counts_of(counts: Counter[DisturbanceKind]) -> dict[str, int]:
+    """Return the numbers of disturbances for programs."""
+    return {kind.value: count for kind, count in sorted(counts.items())}
