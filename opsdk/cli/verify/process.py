@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.engine.world.rest_state import RestState
 from opsdk.errors import OpsdkError
 from opsdk.verification.generated_run import GeneratedSummary
@@ -71,7 +71,7 @@ def _states(inputs: OperatorInputs, seed: str) -> States:
     """Return the states of a process."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "states"
-        words: Sequence[str] = (sys.executable, "-m", "opsdk.cli.verify_process", str(result))
+        words: Sequence[str] = (sys.executable, "-m", "opsdk.cli.verify.process", str(result))
         done = subprocess.run(  # noqa: S603 - this interpreter, and this module
             words,
             input=pickle.dumps((sys.path, inputs)),

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
-from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify_inputs import AttackLimits, read_definitions
+from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult
+from opsdk.cli.verify.inputs import AttackLimits, read_definitions
 from opsdk.engine.environments import import_envtest, local_version
 from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.errors import UsageError
@@ -37,31 +35,6 @@ from opsdk.verification.workload.transitions import WorkloadOptions, generate_wo
 
 _DISTURBANCES: Final = 40
 """Disturbances by default: each takes seconds of real time."""
-
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[-- COMMAND...]", help="an operator in any language; needs --workload or --crds"),
-]
-Workloads = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
-]
-Definitions = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
-]
-Checks = Annotated[
-    list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
-]
-Quiet = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="without a write, after which a command is at rest")
-]
-Patience = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="in which a command at rest must reach the usual state")
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="runs at once; default: one per processor, of a command 1"),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
-from opsdk.cli.verify_files import ReportedBug, VerifyResult
-from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_transition import life_test, transition_test
+from opsdk.cli.verify.files import ReportedBug, VerifyResult
+from opsdk.cli.verify.inputs import OperatorInputs
+from opsdk.cli.verify.printed_tests import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
 from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED, counts_of
