@@ -42,12 +42,8 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
         lost = fields.difference(after.get(manager, FieldSet())).intersection(gained)
         paths = [format_path(path) for path in lost]
         if paths:
-            yield Consequence(
-                kind=ConsequenceKind.FIELD_TAKEN_OVER,
-                severity=Severity.WARNING,
-                subject=change.subject,
-                message=f"the operator takes over {_listed(paths)} from {manager}",
-            )
+            message = f"the operator takes over {_listed(paths)} from {manager}"
+            yield Consequence(ConsequenceKind.FIELD_TAKEN_OVER, Severity.WARNING, change.subject, message)
 
 
 def owners_of(obj: JsonObject) -> Mapping[str, FieldSet]:
@@ -74,12 +70,8 @@ def _removed(change: NetChange) -> Iterator[Consequence]:
         if difference.new is None and difference.old is not None and not difference.path.startswith("status")
     ]
     if paths:
-        yield Consequence(
-            kind=ConsequenceKind.FIELD_REMOVED,
-            severity=Severity.WARNING,
-            subject=change.subject,
-            message=f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} removed",
-        )
+        message = f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} removed"
+        yield Consequence(ConsequenceKind.FIELD_REMOVED, Severity.WARNING, change.subject, message)
 
 
 # ------------------------------------------------------------------ definitions
@@ -100,12 +92,8 @@ def _pruned(evidence: Evidence) -> Iterator[Consequence]:
                 for path in set(_unknown(obj, schemas[version], "")):
                     users[path] += 1
         for path, count in users.items():
-            yield Consequence(
-                kind=ConsequenceKind.FIELD_PRUNED,
-                severity=Severity.DANGER,
-                subject=change.subject,
-                message=f"{path} is not in the new schema: {count} {names['plural']} lose it",
-            )
+            message = f"{path} is not in the new schema: {count} {names['plural']} lose it"
+            yield Consequence(ConsequenceKind.FIELD_PRUNED, Severity.DANGER, change.subject, message)
 
 
 def _schemas(definition: JsonObject) -> Mapping[str, JsonObject]:
@@ -148,9 +136,5 @@ def _fights(evidence: Evidence) -> Iterator[Consequence]:
     for turns in evidence.outcome.turns:
         change = evidence.changes.get(turns.key)
         if change is not None and not turns.path.startswith("status"):
-            yield Consequence(
-                kind=ConsequenceKind.FIGHT,
-                severity=Severity.DANGER,
-                subject=change.subject,
-                message=f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times",
-            )
+            message = f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times"
+            yield Consequence(ConsequenceKind.FIGHT, Severity.DANGER, change.subject, message)

@@ -26,12 +26,8 @@ def left_behind_consequences(evidence: Evidence) -> Iterator[Consequence]:
         if owner is None or not (controllers := writers.get(subject_of_tree(owner))):
             continue
         if _stays(owner, evidence) and _is_forgotten(obj, controllers, evidence):
-            yield Consequence(
-                kind=ConsequenceKind.LEFT_BEHIND,
-                severity=Severity.WARNING,
-                subject=subject_of_tree(obj),
-                message=f"this version neither writes nor deletes it, and its owner, the {owner['kind']}, stays",
-            )
+            message = f"this version neither writes nor deletes it, and its owner, the {owner['kind']}, stays"
+            yield Consequence(ConsequenceKind.LEFT_BEHIND, Severity.WARNING, subject_of_tree(obj), message)
 
 
 def _writers(evidence: Evidence) -> Mapping[str, Collection[str]]:

@@ -33,12 +33,8 @@ def user_change_consequences(evidence: Evidence) -> Iterator[Consequence]:
         change = evidence.changes.get(key)
         message = _message(entries, change.after if change is not None else None)
         if message:
-            yield Consequence(
-                kind=ConsequenceKind.CHANGE_REVERTED,
-                severity=Severity.WARNING,
-                subject=subject_of_tree(entries[-1].after or entries[-1].before or {}),
-                message=message,
-            )
+            subject = subject_of_tree(entries[-1].after or entries[-1].before or {})
+            yield Consequence(ConsequenceKind.CHANGE_REVERTED, Severity.WARNING, subject, message)
 
 
 def _message(entries: Sequence[Entry], end: JsonObject | None) -> str:
