@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from opsdk.base.shortened import listed, shortened
 from opsdk.engine.comment import Block, comment_lines, one_line, prose
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
@@ -162,8 +163,7 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
 
 
 def _unread_text(planned: PlannedObject) -> str:
-    rest = len(planned.unread) - _MAX_NAMES
-    names = ", ".join(planned.unread[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+    names = listed(planned.unread, _MAX_NAMES)
     return f"may differ in the cluster, because these were not read: {names}"
 
 
@@ -189,7 +189,7 @@ def _difference_text(difference: Difference, *, created: bool) -> str:
 def value_text(value: JsonValue) -> str:
     """Return the value of a field, cut to one line."""
     text = "(none)" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+    return shortened(text, _MAX_VALUE)
 
 
 def _unknown_texts(plan: Plan) -> Iterator[str]:
@@ -199,8 +199,7 @@ def _unknown_texts(plan: Plan) -> Iterator[str]:
         kind, _, name = subject.partition(" ")
         names.setdefault(kind, []).append(name)
     for kind, members in names.items():
-        rest = len(members) - _MAX_NAMES
-        yield f"{kind} {', '.join(members[:_MAX_NAMES])}" + (f" and {rest} more" if rest > 0 else "")
+        yield f"{kind} {listed(members, _MAX_NAMES)}"
 
 
 def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:

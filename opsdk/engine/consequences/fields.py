@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from opsdk.base.shortened import listed
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.ownership import own_fields
@@ -42,7 +43,7 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
         lost = fields.difference(after.get(manager, FieldSet())).intersection(gained)
         paths = [format_path(path) for path in lost]
         if paths:
-            message = f"the operator takes over {_listed(paths)} from {manager}"
+            message = f"the operator takes over {listed(paths, _SHOWN)} from {manager}"
             yield Consequence(ConsequenceKind.FIELD_TAKEN_OVER, Severity.WARNING, change.subject, message)
 
 
@@ -56,11 +57,6 @@ def owners_of(obj: JsonObject) -> Mapping[str, FieldSet]:
     return owners
 
 
-def _listed(paths: list[str]) -> str:
-    rest = len(paths) - _SHOWN
-    return ", ".join(paths[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
 # ------------------------------------------------------------------ removed fields
 def _removed(change: NetChange) -> Iterator[Consequence]:
     """Yield the fields of the desired state that are set before and absent at the end."""
@@ -70,7 +66,7 @@ def _removed(change: NetChange) -> Iterator[Consequence]:
         if difference.new is None and difference.old is not None and not difference.path.startswith("status")
     ]
     if paths:
-        message = f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} removed"
+        message = f"{listed(paths, _SHOWN)} {'is' if len(paths) == 1 else 'are'} removed"
         yield Consequence(ConsequenceKind.FIELD_REMOVED, Severity.WARNING, change.subject, message)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.base.shortened import listed
 from opsdk.engine.consequences.evidence import WORKLOADS, Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
@@ -130,9 +131,8 @@ def _places(workload: _Workload, pods: Sequence[JsonObject]) -> str:
     places = sorted(filter(None, map(workload.place, pods)))
     if len(pods) == len(workload.before) or not places:
         return ""
-    rest = len(places) - _MAX_PLACES
     where = " on " if workload.obj["kind"] == "DaemonSet" else ": "
-    return where + ", ".join(places[:_MAX_PLACES]) + (f" and {rest} more" if rest > 0 else "")
+    return where + listed(places, _MAX_PLACES)
 
 
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
