@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
-from opsdk.engine.running_environment import RunningEnvironment
+from opsdk.engine.environments import DefinedEnvironment
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.world.declaration import SimulatedOperator, World
 from opsdk.errors import ApiError, UsageError
@@ -30,7 +29,6 @@ from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 __all__ = [
-    "DefinedEnvironment",
     "GeneratedRun",
     "GeneratedStep",
     "GeneratedVerification",
@@ -41,10 +39,6 @@ __all__ = [
 _GONE_SECONDS: Final = 120
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
-
-
-DefinedEnvironment = Callable[[Sequence[JsonObject]], AbstractAsyncContextManager[RunningEnvironment]]
-"""Makes an environment that serves some definitions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +16,7 @@ from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
-from opsdk.engine.environments import import_envtest, local_version
-from opsdk.engine.running_environment import RunningEnvironment
+from opsdk.engine.environments import DefinedEnvironment, defined_environment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.masks import parse_ignored
 from opsdk.errors import UsageError
@@ -26,7 +24,6 @@ from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
-    DefinedEnvironment,
     GeneratedVerification,
     generated_verification,
     transition_verification,
@@ -118,19 +115,8 @@ class OperatorInputs:
         return _with_fresh_modules(doubles)
 
     def _environment(self) -> DefinedEnvironment:
-        envtest = import_envtest("a verification runs the operator")
-        kubernetes = local_version(self.kubernetes)
-
-        def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
-            running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
-                controllers="none" if self.exhaustive else "cluster",
-                controller_events=False,
-                crds=definitions,
-                kubernetes=kubernetes,
-            )
-            return running
-
-        return environment
+        controllers = "none" if self.exhaustive else "cluster"
+        return defined_environment(controllers=controllers, kubernetes=self.kubernetes)
 
     def _all_ignored(self) -> list[str]:
         project = find_project(Path.cwd())

@@ -7,8 +7,8 @@ import shlex
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,7 @@ from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult
 from opsdk.cli.verify.inputs import AttackLimits, read_definitions
-from opsdk.engine.environments import import_envtest, local_version
-from opsdk.engine.running_environment import RunningEnvironment
+from opsdk.engine.environments import defined_environment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
@@ -139,25 +138,13 @@ async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
 
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
-    envtest = import_envtest("a verification runs the operator")
-    kubernetes = local_version(inputs.kubernetes)
+    # A restart into the past needs old revisions. A program in another process takes no virtual time.
+    make = defined_environment(kubernetes=inputs.kubernetes, compaction_interval=0, hot_loop_limit=0)
     definitions = read_definitions(inputs.definitions)
     workloads, left_out = inputs.read_workloads(definitions)
 
-    def environment() -> AbstractAsyncContextManager[RunningEnvironment]:
-        served: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
-            controllers="cluster",
-            controller_events=False,
-            kubernetes=kubernetes,
-            crds=definitions,
-            # A restart into the past needs old revisions. A program in another process takes no virtual time.
-            compaction_interval=0,
-            hot_loop_limit=0,
-        )
-        return served
-
     subject = ForeignSubject(
-        environment=environment,
+        environment=partial(make, definitions),
         open_operator=open_command(inputs.words),
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
