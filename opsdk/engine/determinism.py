@@ -12,6 +12,8 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from opsdk.aio.randomness import seeded
+
 
 @contextmanager
 def seeded_entropy(seed: int) -> Iterator[None]:
@@ -23,7 +25,7 @@ def seeded_entropy(seed: int) -> Iterator[None]:
     >>> first == second
     True
     """
-    entropy = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    entropy = seeded(seed)
     state = random.getstate()
     urandom, host = os.urandom, os.environ.get("HOSTNAME")
     random.seed(seed)

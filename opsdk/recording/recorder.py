@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
-from opsdk.aio.randomness import RANDOM
+from opsdk.aio.randomness import RANDOM, seeded
 from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.base.limits import MIB
@@ -148,7 +147,7 @@ class ExchangeRecorder:
     def __init__(self, add: Callable[[Record], None], loop: CountingLoop, *, seed: int) -> None:
         self.add = add
         self.loop = loop
-        self.random = random.Random(seed)  # noqa: S311 - jitter and identifiers, not secrets
+        self.random = seeded(seed)
         self.numbers = count()
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()

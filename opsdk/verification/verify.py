@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from opsdk.aio.randomness import seeded
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.engine.world.outcome import Outcome
 from opsdk.errors import UsageError
@@ -307,7 +307,7 @@ def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadSt
     """Return the actions that a seed draws: each of them once, then some more in any order."""
     if not declared.actions:
         raise UsageError("there is nothing to verify: declare actions, such as one that creates an object")
-    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    rng = seeded(seed)
     names = [name_of(action) for action in declared.actions][:_MAX_ACTIONS]
     names += [rng.choice(names) for _ in range(_MAX_ACTIONS - len(names))] if seed else []
     return [WorkloadStep(name, rng.getrandbits(30)) for name in names]

@@ -20,7 +20,7 @@ import msgspec
 
 from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
-from opsdk.aio.randomness import RANDOM
+from opsdk.aio.randomness import RANDOM, seeded
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
@@ -123,7 +123,7 @@ class OperatorReplay:
         self._operator: Operator | None = None
         self._failure = self._start_problem = ""
         seed = timeline.began.seed
-        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._random = seeded(seed)
         self._sleeps = NamedSleeps()
         self._slices = _RecordedSlices(timeline)
         self._target = ReplayPlace()

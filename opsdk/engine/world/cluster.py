@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.randomness import seeded
 from opsdk.aio.tasks import until_set
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
@@ -20,7 +21,7 @@ from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.webhooks import InProcessWebhooks, apply_configurations
 from opsdk.engine.world.declaration import Action, SimulatedOperator, World, name_of
 from opsdk.engine.world.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
-from opsdk.engine.world.replica import Observer, Replica, seeded
+from opsdk.engine.world.replica import Observer, Replica
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
 from opsdk.recipes.definitions import apply_definitions

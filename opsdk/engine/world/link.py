@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from opsdk.aio.randomness import seeded
 from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
@@ -126,7 +127,7 @@ class Link:
     _count: int = 0
 
     def __post_init__(self) -> None:
-        self._rng = random.Random(self.seed)  # noqa: S311 - repeatable on purpose
+        self._rng = seeded(self.seed)
 
     def __repr__(self) -> str:
         return f"<Link of {self.client}: {len(self._windows)} windows, {len(self._watches)} watches>"
@@ -135,7 +136,7 @@ class Link:
     async def apply(self, step: Step) -> None:
         """Begin a fault of `NETWORK_FAULTS`."""
         fault = Fault(step.name)
-        rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
+        rng = seeded(step.seed)
         if fault in PLACED_FAULTS:
             self._placed.append(_Placed(fault, rng.randint(1, _MAX_PLACE), step.seconds))
             return

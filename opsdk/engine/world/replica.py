@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -263,8 +262,3 @@ class Replica:
         if self._task is None:
             self.link = self._new_link()
             self.start()
-
-
-def seeded(seed: int) -> random.Random:
-    """Return the random numbers of a step."""
-    return random.Random(seed)  # noqa: S311 - repeatable on purpose
