@@ -47,8 +47,8 @@ class VerifyOptions(TypedDict, total=False):
 
 def verify_transition(
     operator: str, steps: Sequence[Written], disturbance: Disturbance | None = None, *,
-    schedule: Sequence[Choice] | None = None, references: Sequence[JsonObject] = (), replicas: int = 1,
-    **options: Unpack[VerifyOptions],
+    schedule: Sequence[Choice] | None = None, order: int | None = None, references: Sequence[JsonObject] = (),
+    replicas: int = 1, **options: Unpack[VerifyOptions],
 ) -> Sequence[str]:  # fmt: skip
     """Return what is wrong with an operator after some custom resources. Call it from a plain test function.
 
@@ -57,6 +57,7 @@ def verify_transition(
         steps: the custom resources, in order. At the end, the last one is deleted.
         disturbance: what goes wrong; None if nothing does: then the states at rest are judged.
         schedule: of ``--exhaustive``, instead of a disturbance.
+        order: the seed of the order of tasks in that search; None for first in, first out.
         references: objects that the custom resources name.
         replicas: of the operator.
         options: see `VerifyOptions`.
@@ -68,7 +69,7 @@ def verify_transition(
     verification = inputs.transition(Transition(tuple(steps), tuple(references)))
     (workload,) = verification.workloads
     if schedule is not None:
-        return verify_schedule(verification.declared, workload, schedule)
+        return verify_schedule(verification.declared, workload, schedule, order=order)
     violations = verify_disturbance(replace(verification.declared, replicas=replicas), workload, disturbance)
     if disturbance is not None or violations:
         return violations

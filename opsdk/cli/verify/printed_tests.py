@@ -35,6 +35,7 @@ def transition_test(
         options["replicas"] = replicas
     if schedule is not None:
         options["schedule"] = list(schedule)
+        options |= {"order": inputs.seed} if inputs.seed else {}
     arguments = [repr(inputs.reference), "steps"]
     arguments += [repr(disturbance)] if disturbance is not None else []
     arguments += [f"{name}={value!r}" for name, value in options.items()]

@@ -415,15 +415,17 @@ def test_a_pasted_test_fails_while_the_bug_is_there(
 
 
 @pytest.mark.slow
-def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
-    """Of an exhaustive search."""
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path, seed: int) -> None:
+    """Of an exhaustive search, in the order of tasks that it had."""
     project.write_text(HEAD + BROKEN)
-    inputs = OperatorInputs(operator=project.name, exhaustive=True, operations=3)
+    inputs = OperatorInputs(operator=project.name, exhaustive=True, operations=3, seed=seed)
     verification = inputs.generated()
     run = verification.runs[-1]
     bounds = Bounds(crashes=1, stale_views=0, deviations=0)
-    broken = explore(verification.declared, run.workload, bounds).counterexamples[0]
+    broken = explore(verification.declared, run.workload, bounds, order=seed or None).counterexamples[0]
     test = transition_test(inputs, "exhaustive", run.transition(), schedule=broken.schedule)
+    assert ("order=7" in test) is bool(seed)
     assert "configmaps default/" in run_pasted(test)
     project.write_text(HEAD + GOOD)
     assert not run_pasted(test)
