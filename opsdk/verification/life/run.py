@@ -39,22 +39,12 @@ from opsdk.verification.oracles import Oracle, OracleFinding, StateDifference, s
 from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["LIFE_ORACLES", "check_life", "life_states"]
+__all__ = ["check_life", "life_states"]
 
 _MAX_SHOWN: Final = 5
 _MAX_CONTENTS: Final = 12
 _EMPTY: Final = RestState()
 _LABEL_LENGTH: Final = 63
-LIFE_ORACLES: Final = (
-    Oracle.NEIGHBOURS,
-    Oracle.LEFT_OVER,
-    Oracle.AT_REST,
-    Oracle.REFERENCES,
-    Oracle.FOREIGN_OBJECTS,
-    Oracle.DELETION,
-    Oracle.PROCESSES,
-)
-"""The oracles of this package."""
 
 
 def check_life(
