@@ -110,7 +110,7 @@ class _KindLife:
     def short_outcome(self) -> Outcome:
         """Run a workload that creates, changes and deletes two objects."""
         objects = self._objects()[:2]
-        actions = [CreateObjects([*self._around(objects), *objects]), DeleteObjects(objects)]
+        actions = [self._creation_of(objects), DeleteObjects(objects)]
         return self._run(actions, shifted=False)
 
     def _judge(self, oracle: Oracle, find: Callable[[bool], list[StateDifference]]) -> None:
@@ -146,7 +146,7 @@ class _KindLife:
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
         """Return the writes of passes in which nothing has changed, and generations that were not observed."""
-        create = CreateObjects([*self._around([self._first]), self._first])
+        create = self._creation_of([self._first])
         outcome = self._run([create, WaitSecond(self._sleep)], shifted=shifted)
         problems = [StateDifference(each.partition(" sent ")[2] or each, each) for each in outcome.violations]
         patch = {"spec": self._second["spec"]} if isinstance(self._second.get("spec"), dict) else None
@@ -175,11 +175,15 @@ class _KindLife:
                     trees.append(tree)
         return trees
 
+    def _creation_of(self, objects: Sequence[JsonObject]) -> CreateObjects:
+        """Return an action that creates custom resources, after the objects that they name."""
+        return CreateObjects([*self._around(objects), *objects])
+
     def _alone_of(self, obj: JsonObject, *, shifted: bool) -> Alone | None:
         """Return what becomes of one object; None if the server refuses it, or its reconcile fails."""
         name = key_of_tree(obj)
         if (key := (name, shifted)) not in self._alone:
-            create = CreateObjects([*self._around([obj]), obj])
+            create = self._creation_of([obj])
             outcome = self._run([create], shifted=shifted)
             state = outcome.states.get(1)
             refused = name in create.refusals or state is None or bool(state.failing)
@@ -212,7 +216,7 @@ class _KindLife:
 
     def _disturbed(self, shifted: bool) -> list[StateDifference]:
         objects, alones = self._alones(shifted=shifted)
-        outcome = self._run([CreateObjects([*self._around(objects), *objects])], shifted=shifted)
+        outcome = self._run([self._creation_of(objects)], shifted=shifted)
         state = outcome.states.get(1)
         problems = disturbed_neighbours(alones, state) if state is not None else []
         if self._verification.has_systems:
@@ -227,7 +231,7 @@ class _KindLife:
         looks = [Look(name=f"look {number}") for number in range(3)]
         actions = [
             looks[0],
-            CreateObjects([*self._around(objects), *objects]),
+            self._creation_of(objects),
             looks[1],
             DeleteObjects(objects[:1], "delete the first"),
             DeleteObjects(objects[1:], "delete the others"),
@@ -250,7 +254,7 @@ class _KindLife:
         for content in self._contents:
             obj = {**content, "metadata": self._first["metadata"]}
             looks = [Look(name=f"look {number}") for number in range(3)]
-            create, delete = CreateObjects([*self._around([obj]), obj]), DeleteObjects([obj])
+            create, delete = self._creation_of([obj]), DeleteObjects([obj])
             actions = [looks[0], create, looks[1], delete, Pass(), looks[2]]
             states = self._run(actions, shifted=shifted, harmful={1, 2, 3, 4}).states
             if 3 in states and 6 in states:
@@ -312,9 +316,8 @@ class _KindLife:
     def _taken_over(self, shifted: bool) -> list[StateDifference]:
         remember = Remember(self._children())
         occupy, look = Occupy(remember), Occupy(remember, name="look", only_look=True)
-        around = self._around([self._first])
         actions = [
-            CreateObjects([*around, self._first]), remember, DeleteObjects([self._first]), Pass(), occupy,
+            self._creation_of([self._first]), remember, DeleteObjects([self._first]), Pass(), occupy,
             CreateObjects([self._first], "create again"), look, DeleteObjects([self._first], "delete again"),
         ]  # fmt: skip
         self._run(actions, shifted=shifted, harmful={4, 5, 6, 7})
@@ -325,7 +328,7 @@ class _KindLife:
         remember = Remember(self._children())
         annotate, look = Annotate(remember), Occupy(remember, name="look", only_look=True)
         patch = {"spec": self._second.get("spec")}
-        create = CreateObjects([*self._around([self._first]), self._first])
+        create = self._creation_of([self._first])
         change = PatchObjects([(self._first, patch)], "change")
         self._run([create, remember, annotate, change, look], shifted=shifted, harmful={3, 4})
         return lost_annotations(annotate.seen, look.seen)
@@ -340,7 +343,7 @@ class _KindLife:
 
     def _kept_after(self, deletion: Deletion, shifted: bool) -> Iterator[StateDifference]:
         obj, look = deletion.obj, Look([deletion.obj])
-        create = CreateObjects([*self._around([obj]), obj])
+        create = self._creation_of([obj])
         actions = [create, *deletion.actions, Pass(), look]
         outcome = self._run(actions, shifted=shifted, harmful=set(range(1, len(actions))))
         name, place = subject_of(f"{self._resource}/{key_of_tree(obj)}"), f"{self._resource} {deletion.when}"
