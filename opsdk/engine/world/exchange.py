@@ -22,7 +22,6 @@ class Exchange(msgspec.Struct, kw_only=True):
         fault: the fault that hit the request, or empty.
         digest: CRC-32 of the bytes that the client received.
         is_watch: whether the request is a watch.
-        committed: loop time in seconds of the server's response, or None.
         revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
     """
 
@@ -34,7 +33,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     status: int = 0
     fault: str = ""
     digest: int = 0
-    committed: float | None = None
     is_watch: bool = False
     revision: int = 0
 

@@ -391,7 +391,7 @@ class Link:
     def _sends(self, exchange: Exchange, send: Send) -> Send:
         async def passed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                exchange.status, exchange.committed = message["status"], _now()
+                exchange.status = message["status"]
                 self.on_response(exchange)
                 if exchange.fault == Fault.CRASH_AFTER_WRITE.value:
                     self.kill()
