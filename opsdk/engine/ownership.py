@@ -47,7 +47,7 @@ def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
         return {}
     fields = own_fields(obj, managers)
     if is_secret(obj) and (strings := fields.with_prefix(_STRING_DATA)):
-        # The server moves the values to data, and keeps who applied them as owner of stringData.
+        # The server moves the values to data, and the applier stays the owner of stringData.
         fields = fields.union(FieldSet(children={"f:data": strings}))
     part = _extract(obj, fields)
     assert isinstance(part, dict)
@@ -79,7 +79,7 @@ def _has(fields: FieldSet, element: str) -> bool:
 def _below(item: JsonValue, element: str, fields: FieldSet) -> JsonValue:
     below = fields.with_prefix(element)
     if not below and element in _OPEN_MAPS:
-        # Who applies an empty map owns the map, and none of the members that others add.
+        # The applier of an empty map owns the map, and not the members that others add.
         return {}
     return _extract(item, below) if below else item
 

@@ -312,7 +312,7 @@ class Operate:
         try:
             await self._write(client, kind)
         except ApiError as error:
-            # A webhook, or a rule that the generator does not know, may refuse it: as a user's request.
+            # A webhook may refuse it, or a rule that is not in the schema, as it may refuse a user's request.
             if error.code not in (400, 403, 422):
                 raise
             self.refusal = str(error)
@@ -320,7 +320,7 @@ class Operate:
     async def _write(self, client: Client, kind: Kind[Any]) -> None:
         """Create the object, or send its difference to the stored one, as ``kubectl apply`` does.
 
-        A server-side apply would keep defaults inside of objects that are left out now: nobody owns them.
+        A server-side apply would keep defaults inside of objects that are left out now: they have no owner.
         """
         desired = self.obj
         metadata: JsonObject = desired["metadata"]

@@ -203,7 +203,7 @@ class ShadowComparison:
 
     # -------------------------------------------------------------- comparison
     def due(self, now: float) -> Sequence[str]:
-        """Return the keys with fields that nobody changed for as long as the wait."""
+        """Return the keys with fields that have not changed for as long as the wait."""
         return [
             key
             for key, touches in self._open.items()

@@ -1,4 +1,4 @@
-"""Whose an object is, and whose a change of it. Pure."""
+"""The owner of an object, and the writers of a change. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def presence_of(obj: JsonObject | None) -> Presence:
     return Presence.DELETING if "deletionTimestamp" in obj["metadata"] else Presence.PRESENT
 
 
-# ------------------------------------------------------------------ whose it is
+# ------------------------------------------------------------------ owners
 def created_by(obj: JsonObject, managers: Collection[str]) -> bool:
     """Whether some field managers own an object: its content, or its metadata if there is no content.
 

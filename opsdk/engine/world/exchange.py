@@ -22,7 +22,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         fault: the fault that hit the request, or empty.
         digest: CRC-32 of the bytes that the client received.
         is_watch: whether the request is a watch.
-        revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
+        revision: of the storage after the last write that the request caused; 0 if it changed nothing.
     """
 
     time: float

@@ -96,7 +96,7 @@ class WorldRun(ABC):
         """Take all steps, and return the violations that are seen at the end."""
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """Return the result with what the subclass knows of it."""
+        """Return the result with the parts that the subclass adds."""
         return outcome
 
     def on_write(self, exchange: Exchange) -> None:
