@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +24,7 @@ from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
 from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.engine.determinism import environment_variables
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
@@ -135,7 +135,7 @@ class OperatorReplay:
         began = self.timeline.began
         # The loop is another one: it moves with the recording, not to the next timer.
         self._stack.enter_context(closed_process(began.seed, subject="the replay"))
-        self._stack.enter_context(_environment(began.environment))
+        self._stack.enter_context(environment_variables(began.environment))
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._run(), name="replay")
         self._main.add_done_callback(self._on_end)
@@ -383,18 +383,3 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment during the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
