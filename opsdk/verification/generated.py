@@ -32,8 +32,7 @@ __all__ = [
     "GeneratedRun",
     "GeneratedStep",
     "GeneratedVerification",
-    "generated_verification",
-    "transition_verification",
+    "VerifiedOperator",
 ]
 
 _GONE_SECONDS: Final = 120
@@ -46,14 +45,18 @@ class GeneratedStep:
     """One step of a workload.
 
     Attributes:
-        step: for `run_guided`.
         action: what it does.
         operation: what it changes; None for the first object of a workload, and for its deletion.
     """
 
-    step: WorkloadStep
     action: Operate
-    operation: Operation | None
+    operation: Operation | None = None
+
+    @property
+    def step(self) -> WorkloadStep:
+        """The step for `run_guided`."""
+        is_harmful = self.operation is not None and self.operation.is_harmful
+        return WorkloadStep(self.action.__name__, is_harmful=is_harmful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,93 +122,43 @@ class GeneratedVerification:
         return next(run for run in self.runs if run.workload == list(steps))
 
 
-def generated_verification(
-    doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, per_workload: int = PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
-    checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
-) -> GeneratedVerification:  # fmt: skip
-    """Return the workloads of an operator.
+class VerifiedOperator:
+    """An operator that is verified with custom resources of its kinds.
 
     Args:
         doubles: creates the operator, and the doubles of its external systems.
         environment: makes an environment that serves some definitions.
-        examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
-            before them.
-        operations: the most operations for each kind.
-        per_workload: the most operations between the creation and the deletion of an object.
-        seed: chooses the order of the fields.
         allowed_hosts: that the operator may reach.
         checks: that hold at each rest, except after a harmful operation.
         ignored: what is not compared: see `Simulation`.
         definitions: of kinds without a class.
 
-    Raises:
-        NoCustomResourceError: a schema admits nothing, or refuses an example.
-        UsageError: the operator declares no kinds of its own.
-    """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
-    others = [example for example in examples if example.get("kind") not in declaration.kinds]
-    runs: list[GeneratedRun] = []
-    generated: dict[str, GeneratedWorkload] = {}
-    for kind, (definition, version) in declaration.kinds.items():
-        own = [example for example in examples if example.get("kind") == kind]
-        options = WorkloadOptions(operations=operations, seed=seed)
-        workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
-        references = [*others, *reference_trees(workload, NAMESPACE)]
-        for number, operations_of_run in enumerate(workload.short_runs(per_workload)):
-            steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
-            runs.append(GeneratedRun(kind=kind, steps=steps))
-    return declaration.verification(runs, generated, examples)
-
-
-def transition_verification(
-    doubles: DoublesFactory, *, environment: DefinedEnvironment, transition: Transition,
-    allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
-    definitions: Sequence[JsonObject] = (),
-) -> GeneratedVerification:  # fmt: skip
-    """Return a verification with one workload, whose custom resources a test has. See `generated_verification`.
-
-    Raises:
-        UsageError: the operator declares no kinds of its own, or not that of the custom resources.
-    """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
-    kind = str(transition.steps[0].obj.get("kind"))
-    if kind not in declaration.kinds:
-        raise UsageError(
-            f"the operator does not declare {kind}: write custom resources of {', '.join(declaration.kinds)}"
-        )
-    operations = tuple(operations_of(transition.steps))
-    steps = list(_steps(operations, transition.references, kind))
-    runs = [GeneratedRun(kind=kind, steps=steps)]
-    return declaration.verification(runs, {kind: GeneratedWorkload(operations=operations)})
-
-
-class _Declaration:
-    """An operator and its kinds.
-
     Attributes:
         kinds: its own kinds: their definitions, with the version that it uses.
+
+    Raises:
+        UsageError: the operator declares no kinds of its own.
     """
 
     def __init__(
-        self, doubles: DoublesFactory, environment: DefinedEnvironment, allowed_hosts: Sequence[str],
-        checks: Sequence[ObjectCheck], ignored: Sequence[str], *, more: Sequence[JsonObject],
+        self, doubles: DoublesFactory, *, environment: DefinedEnvironment, allowed_hosts: Sequence[str] = (),
+        checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
     ) -> None:  # fmt: skip
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
         versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
-        if not versions and not more:
+        if not versions and not definitions:
             raise UsageError(
                 "the operator declares no kind of its own: pass the definitions of kinds without a class with --crds, "
                 "or write a Simulation with actions, and verify that"
             )
-        definitions = operator.definitions(CLIENT_CONFIG)
+        own = operator.definitions(CLIENT_CONFIG)
         # An operator with webhooks installs its definitions itself, with their conversion.
-        served = [*crds_for(operator.related_kinds()), *(() if operator.has_webhooks else definitions), *more]
+        served = [*crds_for(operator.related_kinds()), *(() if operator.has_webhooks else own), *definitions]
         installed = {each["metadata"]["name"]: each for each in served}
-        names = [(definition["spec"]["names"]["kind"], definition) for definition in definitions]
+        names = [(definition["spec"]["names"]["kind"], definition) for definition in own]
         self.kinds = {kind: (definition, versions[kind]) for kind, definition in names if kind in versions}
-        self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in more}
+        self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in definitions}
         self._has_systems = doubled.systems is not None
         self._declared = SimulatedOperator(
             doubles=doubles,
@@ -216,11 +169,52 @@ class _Declaration:
             ignored=ignored,
         )
 
-    def verification(
+    def generated(
+        self, *, examples: Sequence[JsonObject] = (), operations: int = 60, per_workload: int = PER_WORKLOAD,
+        seed: int = 0,
+    ) -> GeneratedVerification:  # fmt: skip
+        """Return the verification with workloads that are generated.
+
+        Args:
+            examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
+                before them.
+            operations: the most operations for each kind.
+            per_workload: the most operations between the creation and the deletion of an object.
+            seed: chooses the order of the fields.
+
+        Raises:
+            NoCustomResourceError: a schema admits nothing, or refuses an example.
+        """
+        others = [example for example in examples if example.get("kind") not in self.kinds]
+        runs: list[GeneratedRun] = []
+        generated: dict[str, GeneratedWorkload] = {}
+        for kind, (definition, version) in self.kinds.items():
+            own = [example for example in examples if example.get("kind") == kind]
+            options = WorkloadOptions(operations=operations, seed=seed)
+            workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
+            references = [*others, *reference_trees(workload, NAMESPACE)]
+            for number, operations_of_run in enumerate(workload.short_runs(per_workload)):
+                steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
+                runs.append(GeneratedRun(kind=kind, steps=steps))
+        return self._verification(runs, generated, examples)
+
+    def transition(self, transition: Transition) -> GeneratedVerification:
+        """Return the verification with one workload, whose custom resources a test has.
+
+        Raises:
+            UsageError: the operator does not declare the kind of the custom resources.
+        """
+        kind = str(transition.steps[0].obj.get("kind"))
+        if kind not in self.kinds:
+            raise UsageError(f"the operator does not declare {kind}: write custom resources of {', '.join(self.kinds)}")
+        operations = tuple(operations_of(transition.steps))
+        runs = [GeneratedRun(kind=kind, steps=list(_steps(operations, transition.references, kind)))]
+        return self._verification(runs, {kind: GeneratedWorkload(operations=operations)})
+
+    def _verification(
         self, runs: Sequence[GeneratedRun], generated: Mapping[str, GeneratedWorkload],
         examples: Sequence[JsonObject] = (),
     ) -> GeneratedVerification:  # fmt: skip
-        """Return the verification of some workloads."""
         return GeneratedVerification(
             declared=replace(self._declared, actions=[each.action for run in runs for each in run.steps]),
             runs=runs,
@@ -243,19 +237,11 @@ async def _anything(_: World) -> None:
 def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str) -> Iterator[GeneratedStep]:
     first = run[0]
     if first.before is not None:
-        yield _step(Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
-    for operation in run:
-        yield _step(
-            Operate(f"{name}: {operation}", operation.kind, operation.after, references, before=operation.before),
-            operation,
-        )
-    yield _step(Operate(f"{name}: delete", None, run[-1].after))
-
-
-def _step(action: Operate, operation: Operation | None = None) -> GeneratedStep:
-    is_harmful = operation is not None and operation.is_harmful
-    step = WorkloadStep(action.__name__, is_harmful=is_harmful)
-    return GeneratedStep(step=step, action=action, operation=operation)
+        yield GeneratedStep(action=Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
+    for each in run:
+        action = Operate(f"{name}: {each}", each.kind, each.after, references, before=each.before)
+        yield GeneratedStep(action=action, operation=each)
+    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after))
 
 
 class Operate:
