@@ -62,15 +62,7 @@ class WorldRun(ABC):
     ) -> None:
         self.declared, self.seed = declared, seed
         self.disturber = disturber if disturber is not None else Disturber()
-        observer = Observer(
-            decide=self._decide,
-            hold=self._hold,
-            delay=self.disturber.delay,
-            begin=self.disturber.begin,
-            finish=self.disturber.finish,
-            max_latency=self.disturber.max_latency,
-            record=record,
-        )
+        observer = Observer(decide=self._decide, hold=self._hold, disturber=self.disturber, record=record)
         self.cluster = SimulatedCluster(declared, observer)
         self.state = StateRecorder([parse_ignored(each) for each in declared.ignored])
         self.state.has_systems = self.cluster.systems is not None
