@@ -3,64 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
-from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.disturber import Disturber, WatchMessage
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
-from opsdk.engine.world.rest_state import StateRecorder, subject_of
+from opsdk.engine.world.rest_state import subject_of
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.disturbances import FAULTS, FOREIGN, WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
+from opsdk.verification.resting_run import RestingRun
 
-__all__ = ["GuidedDisturber", "RunPort", "ViewHolder", "disturber_of"]
+__all__ = ["GuidedDisturber", "ViewHolder", "disturber_of"]
 
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
 
 
-class RunPort(Protocol):
-    """What a disturber sees of a guided run, and can do to it."""
-
-    @property
-    def action(self) -> int:
-        """Number of the action that was taken last, from 0; -1 before the first."""
-        ...
-
-    @property
-    def hurry(self) -> asyncio.Event:
-        """Set to end the present rest: the next action comes at once."""
-        ...
-
-    @property
-    def cluster(self) -> SimulatedCluster:
-        """The environment and the replicas."""
-        ...
-
-    @property
-    def state(self) -> StateRecorder:
-        """The objects that the operator wrote."""
-        ...
-
-    @property
-    def problems(self) -> list[str]:
-        """The violations that were seen before the end."""
-        ...
-
-    async def rest(self) -> None:
-        """Wait until the operator is at rest."""
-        ...
-
-
 class GuidedDisturber(Disturber):
     """A disturber of a guided run; this one lets everything pass."""
 
-    _run: RunPort
+    _run: RestingRun
 
-    def attach(self, run: RunPort) -> None:
+    def attach(self, run: RestingRun) -> None:
         """Begin with a run; called before its replicas start."""
         self._run = run
 
