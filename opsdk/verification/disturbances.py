@@ -30,6 +30,8 @@ __all__ = [
     "counts_of",
     "guided_disturbances",
     "most_different",
+    "rule_of",
+    "title_of",
 ]
 
 
@@ -225,6 +227,16 @@ def _sort_of(disturbance: Disturbance) -> tuple[object, ...]:
     begin = 3 if parts[:1] == ["apis"] else 2
     resource = (*parts[: begin + 1], *parts[begin + 2 :])
     return disturbance.kind, disturbance.method, resource
+
+
+def rule_of(disturbance: Disturbance | None) -> str:
+    """Return the kind of a disturbance as the rule of a report."""
+    return disturbance.kind.value if disturbance is not None else "no disturbance"
+
+
+def title_of(disturbance: Disturbance | None) -> str:
+    """Return a disturbance as the title of a report."""
+    return str(disturbance) if disturbance is not None else "without a disturbance"
 
 
 def by_kind(counts: Counter[DisturbanceKind]) -> str:

@@ -28,6 +28,7 @@ from opsdk.verification.disturbances import (
     DisturbanceKind,
     guided_disturbances,
     most_different,
+    title_of,
 )
 from opsdk.verification.guided_run import WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
@@ -97,7 +98,7 @@ class BrokenRun:
     def title(self) -> str:
         """The disturbance, in words."""
         replicas = f", with {self.replicas} replicas" if self.replicas > 1 else ""
-        return f"{self.disturbance or 'without a disturbance'}{replicas}"
+        return f"{title_of(self.disturbance)}{replicas}"
 
     @property
     def sorts(self) -> frozenset[str]:

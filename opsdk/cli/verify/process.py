@@ -62,9 +62,7 @@ def check_processes(inputs: OperatorInputs, summary: GeneratedSummary) -> None:
 
 def _differences(states: Mapping[int, RestState], others: Mapping[int, RestState]) -> Iterator[StateDifference]:
     for number in states.keys() & others.keys():
-        for each in state_differences_of(states[number], others[number]):
-            text = each.text.replace("if it is created with this content", "in another process")
-            yield StateDifference(each.place, text)
+        yield from state_differences_of(states[number], others[number], "in another process")
 
 
 def _states(inputs: OperatorInputs, seed: str) -> States:

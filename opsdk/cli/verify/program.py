@@ -23,7 +23,7 @@ from opsdk.engine.environments import defined_environment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
-from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of
+from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of, rule_of, title_of
 from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
 from opsdk.verification.foreign.run import ForeignSubject, Timing
@@ -160,11 +160,7 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
 def _result(name: str, summary: ForeignSummary) -> VerifyResult:
     """Return what files get."""
     bugs = tuple(
-        ReportedBug(
-            rule=run.disturbance.kind.value if run.disturbance else "no disturbance",
-            title=str(run.disturbance or "without a disturbance"),
-            text=str(run),
-        )
+        ReportedBug(rule=rule_of(run.disturbance), title=title_of(run.disturbance), text=str(run))
         for run in summary.broken
     )
     left_out = counts_of(summary.omitted)

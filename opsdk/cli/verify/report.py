@@ -12,7 +12,7 @@ from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.cli.verify.printed_tests import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
-from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED, counts_of
+from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED, counts_of, rule_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
@@ -37,9 +37,6 @@ _ON_PURPOSE: Final = (
     "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
     "verify-ignore in pyproject.toml declares it once"
 )
-
-
-_NO: Final = "no disturbance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +129,7 @@ class GeneratedReport:
         """Return what files get."""
         findings, disturbed = self.undisturbed.findings, self.disturbed
         bugs = [_bug(each.oracle.value, f"{each.oracle.value}: {each.operation}", each) for each in findings]
-        bugs += [
-            _bug(run.disturbance.kind.value if run.disturbance else _NO, run.title, run) for run in disturbed.broken
-        ]
+        bugs += [_bug(rule_of(run.disturbance), run.title, run) for run in disturbed.broken]
         tried = {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle}
         tried |= counts_of(disturbed.runs)
         left_out = counts_of(disturbed.omitted)

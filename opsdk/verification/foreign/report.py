@@ -9,7 +9,7 @@ from typing import Final
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.absent_namespaces import AbsentNamespaces
 from opsdk.verification.attack_summary import AttackSummary
-from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of
+from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of, title_of
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
@@ -45,7 +45,7 @@ class ForeignBrokenRun:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.disturbance or 'without a disturbance'}:"
+        yield f"{title_of(self.disturbance)}:"
         yield from (f"  {violation}" for violation in self.outcome.violations[:_MAX_SHOWN])
         yield f"The workload {self.workload.name}:"
         yield from (f"  {step}" for step in self.workload.steps)
