@@ -11,6 +11,7 @@ from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.ownership import own_fields
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
+from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
 from opsdk.structured_merge.value import JsonObject
 
@@ -21,7 +22,7 @@ _SHOWN: Final = 5
 
 def field_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to fields."""
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         if change.own and change.action is ChangeAction.UPDATE:
             yield from _taken_over(change, evidence)
             yield from _removed(change)
@@ -38,7 +39,7 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
     operators = (evidence.operator,)
     gained = own_fields(change.after, operators).difference(own_fields(change.before, operators))
     for manager, fields in before.items():
-        if evidence.is_own(manager):
+        if is_manager_of(manager, operators):
             continue
         lost = fields.difference(after.get(manager, FieldSet())).intersection(gained)
         paths = [format_path(path) for path in lost]
@@ -130,7 +131,7 @@ def _unknown(value: object, schema: JsonObject, path: str) -> Iterator[str]:
 def _fights(evidence: Evidence) -> Iterator[Consequence]:
     """Yield the fields that several writers change in turns."""
     for turns in evidence.outcome.turns:
-        change = evidence.changes.get(turns.key)
+        change = evidence.outcome.changes.get(turns.key)
         if change is not None and not turns.path.startswith("status"):
             message = f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times"
             yield Consequence(ConsequenceKind.FIGHT, Severity.DANGER, change.subject, message)

@@ -21,7 +21,7 @@ def left_behind_consequences(evidence: Evidence) -> Iterator[Consequence]:
     An owner counts only if its reconcile wrote another object: one that found nothing to do may have looked at none.
     """
     writers = _writers(evidence)
-    for obj in evidence.objects:
+    for obj in evidence.outcome.begin.objects:
         owner = next(evidence.ownership.ancestors(obj), None)
         if owner is None or not (controllers := writers.get(subject_of_tree(owner))):
             continue
@@ -33,7 +33,7 @@ def left_behind_consequences(evidence: Evidence) -> Iterator[Consequence]:
 def _writers(evidence: Evidence) -> Mapping[str, Collection[str]]:
     """Return the controllers that wrote other objects than the reconciled one, by the reconciled object."""
     writers: defaultdict[str, set[str]] = defaultdict(set)
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         if not change.own or change.source is None or change.source.subject == change.subject:
             continue
         if (change.source.controller, change.source.subject) not in evidence.outcome.incomplete:

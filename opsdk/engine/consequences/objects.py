@@ -38,7 +38,7 @@ _INTERRUPTING: Final = frozenset({
 
 def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to objects as a whole."""
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         if change.action is ChangeAction.REPLACE and change.own:
             yield _replaced(change, evidence)
         elif change.action is ChangeAction.DELETE or _begins_deletion(change):
@@ -108,7 +108,7 @@ def _reclaim_policy(claim: JsonObject, evidence: Evidence) -> str:
 def _hanging(evidence: Evidence) -> Iterator[Consequence]:
     """Yield deletions that wait at the end, and finalizers that the operator set and no longer handles."""
     orphaned: defaultdict[str, list[str]] = defaultdict(list)
-    for obj in filter(None, map(evidence.at_end, evidence.objects)):
+    for obj in filter(None, map(evidence.at_end, evidence.outcome.begin.objects)):
         metadata = obj["metadata"]
         finalizers = metadata.get("finalizers") or ()
         subject = subject_of_tree(obj)

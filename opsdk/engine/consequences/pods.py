@@ -136,7 +136,7 @@ def _places(workload: _Workload, pods: Sequence[JsonObject]) -> str:
 
 
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         obj = change.latest
         if obj.get("kind") not in WORKLOADS or change.action is not ChangeAction.DELETE:
             continue

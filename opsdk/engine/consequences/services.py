@@ -123,7 +123,7 @@ def _callers(before: _Services, after: _Services, evidence: Evidence) -> Iterato
 
 def _states(evidence: Evidence) -> Iterator[tuple[JsonObject | None, JsonObject]]:
     """Yield what may send requests to Services, before (None if it is new) and at the end."""
-    for obj in evidence.callers:
+    for obj in evidence.outcome.callers:
         yield obj, obj
     for kind in _CALLERS:
         for obj in evidence.before(kind):

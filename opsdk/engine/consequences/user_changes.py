@@ -30,7 +30,7 @@ def user_change_consequences(evidence: Evidence) -> Iterator[Consequence]:
         writes.setdefault(entry.key, []).append(entry)
     for key, entries in writes.items():
         # What was created and deleted again within the run is not among the changes.
-        change = evidence.changes.get(key)
+        change = evidence.outcome.changes.get(key)
         message = _message(entries, change.after if change is not None else None)
         if message:
             subject = subject_of_tree(entries[-1].after or entries[-1].before or {})
