@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.plurals import pluralize
 from opsdk.builder.operator import Operator
@@ -63,7 +63,7 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
             f"the objects that reconcile {record.reconcile_id} read are missing: choose a later one, and start the "
             "operator with --debug-objects"
         )
-    key = f"{record.namespace}/{record.name}" if record.namespace else record.name
+    key = ObjectKey(record.namespace, record.name)
     text = json.dumps(record_to_json(record, objects=True), indent=1)
     return f'''"""Replays the reconcile of {record.controller} {key} at {record.started_at.isoformat()}."""
 

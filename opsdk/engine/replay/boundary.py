@@ -17,6 +17,7 @@ import msgspec
 
 from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.engine.replay.body_differences import body_differences
 from opsdk.engine.replay.hidden_values import HiddenValues, has_digest
 from opsdk.engine.replay.loop import TIMER_TOLERANCE, ReplayLoop
@@ -76,7 +77,7 @@ class SentWrite:
     reconcile_id: str
 
     def __str__(self) -> str:
-        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        key = ObjectKey(self.namespace, self.name)
         sender = f"reconcile of {self.controller} {key}" if self.controller else "outside of reconciles"
         return f"{self.request.method} {self.request.target.partition('?')[0]} ({sender})"
 
