@@ -18,6 +18,7 @@ from typing import Self
 import msgspec
 
 from envtest.instruments.effect import Effect, FaultScope
+from opsdk.aio.randomness import seeded
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -123,7 +124,7 @@ class Faults:
     """
 
     def __init__(self, server: Server, storage: LocalStorage, webs: Collection[WebServer]) -> None:
-        self.rng = random.Random(0)  # noqa: S311 - repeatable on purpose
+        self.rng = seeded(0)
         self._server = server
         self._storage = storage
         self._webs = webs

@@ -19,14 +19,19 @@ RANDOM: Final[ContextVar[random.Random | None]] = ContextVar("opsdk_random", def
 """The generator of an operator whose run is recorded or replayed: others of its loop must not draw from it."""
 
 
+def seeded(seed: int) -> random.Random:
+    """Return a generator whose numbers follow from a seed. They are no secrets."""
+    return random.Random(seed)  # noqa: S311 - repeatable on purpose
+
+
 def loop_random() -> random.Random:
     """Return the generator of a recorded operator, else the running loop's (`VirtualLoop`), else the process's."""
     if (own := RANDOM.get()) is not None:
         return own
     # asyncio has no public function that returns None without a running loop.
     loop = asyncio._get_running_loop() or THREAD_LOOP.get()  # noqa: SLF001
-    seeded: random.Random | None = getattr(loop, "random", None)
-    return seeded if seeded is not None else _PROCESS_RANDOM
+    own_random: random.Random | None = getattr(loop, "random", None)
+    return own_random if own_random is not None else _PROCESS_RANDOM
 
 
 def loop_uuid4() -> str:

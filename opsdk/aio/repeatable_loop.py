@@ -97,6 +97,11 @@ class RepeatableLoop(asyncio.SelectorEventLoop):
         """The number of the loop's iteration: all callbacks that were ready together have the same one."""
         raise NotImplementedError
 
+    @property
+    def wall_origin(self) -> int:
+        """The UTC time at time 0 of the loop, in microseconds since 1970."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------- what comes from outside
     def outside(self) -> AbstractContextManager[None]:
         """Return a context manager for an await of something outside. Its task runs first when it goes on."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import selectors
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from opsdk.aio.randomness import seeded
 from opsdk.aio.repeatable_loop import RepeatableLoop, owner_of
 
 __all__ = ["VIRTUAL_EPOCH", "DeadlockError", "HotLoopError", "VirtualLoop"]
@@ -175,7 +175,7 @@ class VirtualLoop(RepeatableLoop):
     def __init__(self, seed: int = 0, *, epoch: datetime = VIRTUAL_EPOCH, order: int | None = None) -> None:
         self._epoch = epoch
         self._wall = (0.0, epoch)
-        self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self.random = seeded(seed)
         self._jumping = self._make_selector()
         super().__init__(self._jumping)
         self._shuffled = None if order is None else _ShuffledHandles(order)

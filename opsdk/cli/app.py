@@ -87,7 +87,7 @@ class _OpsdkGroup(LazyGroup):
             summary="Write the objects of a cluster into a file.",
         ),
         "verify": LazyCommand(
-            target="opsdk.cli.verify:verify",
+            target="opsdk.cli.verify.command:verify",
             summary="Attack the operator at each place of many short runs.",
             epilog="Requires the extra envtest: pip install 'opsdk[cli,envtest]'",
         ),

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.shortened import shortened
+
 __all__ = ["MAX_COMMENT", "Block", "comment_lines", "one_line", "prose"]
 
 MAX_COMMENT: Final = 60_000
@@ -45,8 +47,7 @@ def one_line(text: str) -> str:
     >>> one_line("a\nb")
     'a b'
     """
-    line = " ".join(text.splitlines())
-    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 3]}..."
+    return shortened(" ".join(text.splitlines()), _MAX_LINE)
 
 
 def prose(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from opsdk.apiserver.endpoints.status import status_of
+from opsdk.errors import ApiError
 from opsdk.http.asgi_types import Message, Receive, Scope, Send
 from opsdk.http.client.request import CONNECT
 
@@ -35,8 +37,7 @@ async def refuse_container_request(scope: Scope, receive: Receive, send: Send) -
         f"a plan runs no containers, so pods/{subresource} has no answer: "
         "pass the operator an object that does this work, and a double of it to the plan"
     )
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-    body = json.dumps({**status, "reason": "NotImplemented", "code": REFUSED_STATUS}).encode()
+    body = json.dumps(status_of(ApiError(message, code=REFUSED_STATUS, reason="NotImplemented"))).encode()
     kind = "http.response"
     if scope["type"] == "websocket":
         kind = "websocket.http.response"

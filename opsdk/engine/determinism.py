@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+from opsdk.aio.randomness import seeded
 
 
 @contextmanager
@@ -23,21 +25,33 @@ def seeded_entropy(seed: int) -> Iterator[None]:
     >>> first == second
     True
     """
-    entropy = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    entropy = seeded(seed)
     state = random.getstate()
-    urandom, host = os.urandom, os.environ.get("HOSTNAME")
+    urandom = os.urandom
     random.seed(seed)
     os.urandom = entropy.randbytes
     # random.SystemRandom, which `secrets` uses, has its own reference.
     vars(random)["_urandom"] = entropy.randbytes
-    # The identity of a replica.
-    os.environ["HOSTNAME"] = "simulation"
     try:
-        yield
+        # The identity of a replica.
+        with environment_variables({"HOSTNAME": "simulation"}):
+            yield
     finally:
         random.setstate(state)
         os.urandom = urandom
         vars(random)["_urandom"] = urandom
-        os.environ.pop("HOSTNAME")
-        if host is not None:
-            os.environ["HOSTNAME"] = host
+
+
+@contextmanager
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment during the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

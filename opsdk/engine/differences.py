@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from opsdk.base.shortened import shortened
 from opsdk.structured_merge.value import JsonValue
 
 _ABSENT = object()
+_MAX_VALUE = 80
 _LIST_KEYS = ("name", "type", "uid", "mountPath", "ip", "key")
 """Fields that name the items of lists in Kubernetes' kinds."""
 _BOOKKEEPING = frozenset({"metadata.managedFields", "metadata.resourceVersion", "metadata.generation"})
@@ -26,8 +28,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def _short(value: JsonValue) -> str:
-    text = "absent" if value is None else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return "absent" if value is None else shortened(repr(value), _MAX_VALUE)
 
 
 def differences(before: Mapping[str, JsonValue] | None, after: Mapping[str, JsonValue] | None) -> Sequence[Difference]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import Any, Final
@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.engine.installation import RunEnvironment
+from opsdk.engine.running_environment import ForkEnvironment, RunningEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject
 
 __all__ = [
     "EnvironmentFactory",
@@ -24,8 +25,10 @@ __all__ = [
     "local_version",
 ]
 
-EnvironmentFactory = Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+EnvironmentFactory = Callable[[ClusterSnapshot], AbstractAsyncContextManager[ForkEnvironment]]
 """Makes the environment of a run, with the objects of a snapshot."""
+DefinedEnvironment = Callable[[Sequence[JsonObject]], AbstractAsyncContextManager[RunningEnvironment]]
+"""Makes an environment that serves some definitions."""
 _HISTORY: Final = 200
 """Writes that are kept. Only a watch that breaks needs them, and a run adds the writes up itself."""
 _WRITES: Final = 2_000
@@ -117,8 +120,8 @@ def environment_factory(*, controllers: str = "cluster", kubernetes: str | None 
     envtest = import_envtest("a plan runs the operator")
     version = local_version(kubernetes)
 
-    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[RunEnvironment]:
-        environment: AbstractAsyncContextManager[RunEnvironment] = envtest.Environment(
+    def make(snapshot: ClusterSnapshot) -> AbstractAsyncContextManager[ForkEnvironment]:
+        environment: AbstractAsyncContextManager[ForkEnvironment] = envtest.Environment(
             controllers=controllers,
             snapshot=snapshot,
             kubernetes=version,
@@ -127,6 +130,32 @@ def environment_factory(*, controllers: str = "cluster", kubernetes: str | None 
             controller_events=False,
             # A change of many objects takes no virtual time.
             hot_loop_limit=_WRITES + _WRITES_PER_OBJECT * len(snapshot.objects),
+        )
+        return environment
+
+    return make
+
+
+def defined_environment(
+    *, controllers: str = "cluster", kubernetes: str | None = None, **options: float
+) -> DefinedEnvironment:
+    """Return a function that makes the environment of a verification.
+
+    Args:
+        controllers: that are simulated.
+        kubernetes: the version to serve, as `local_version` takes it.
+        options: further ones of ``envtest.Environment``.
+
+    Raises:
+        ConfigError: that version is not served.
+        UsageError: envtest is not installed.
+    """
+    envtest = import_envtest("a verification runs the operator")
+    version = local_version(kubernetes)
+
+    def make(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
+        environment: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
+            controllers=controllers, controller_events=False, crds=definitions, kubernetes=version, **options
         )
         return environment
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,9 +12,8 @@ from opsdk.builder.deployed import field_manager, is_labelled, labelled
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.policies import apply_policies
+from opsdk.engine.running_environment import ForkEnvironment
 from opsdk.engine.webhooks import CLIENT_CONFIG, apply_configurations, serve_in_process
-from opsdk.engine.writes import Entry
-from opsdk.http.asgi_types import App
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
 from opsdk.recipes.definitions import apply_definitions
@@ -23,62 +21,13 @@ from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = [
-    "ADMIN", "RunEnvironment", "UserConfig", "WriteJournal", "add_operator_user", "install_definitions", "named",
-    "stop_operator", "user_of",
+    "ADMIN", "add_operator_user", "install_definitions", "named", "stop_operator", "user_of",
 ]  # fmt: skip
 
 ADMIN: Final = "opsdk-deploy"
 """The program that installs the operator, and makes the user's changes."""
 _ACCOUNT: Final = "operator-under-plan"
 _STOP_SECONDS: Final = 60.0
-
-
-class WriteJournal(Protocol):
-    """The journal of an environment's writes."""
-
-    def subscribe(self, listener: Callable[[Entry], None]) -> None:
-        """Call a function with each write from now on."""
-        ...
-
-
-class UserConfig(Protocol):
-    """A user of an environment."""
-
-    @property
-    def config(self) -> RestConfig:
-        """The configuration of its clients."""
-        ...
-
-
-class RunEnvironment(Protocol):
-    """A started environment, such as ``envtest.Environment``."""
-
-    @property
-    def config(self) -> RestConfig:
-        """Client configuration of an admin, with an `app`: no sockets."""
-        ...
-
-    @property
-    def local_apps(self) -> dict[str, App]:
-        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
-        ...
-
-    @property
-    def journal(self) -> WriteJournal:
-        """The journal of all writes."""
-        ...
-
-    def stored(self, key: str) -> JsonObject | None:
-        """Return the object with a storage key; None without one."""
-        ...
-
-    async def place(self, key: str, obj: JsonObject | None) -> None:
-        """Store an object as another cluster has it; None removes the one that is there."""
-        ...
-
-    def add_user(self, user: str, *, groups: Sequence[str] = ()) -> UserConfig:
-        """Add a user, whose permissions come from RBAC."""
-        ...
 
 
 def named(config: RestConfig, program: str) -> RestConfig:
@@ -91,7 +40,7 @@ def user_of(namespace: str) -> str:
     return f"system:serviceaccount:{namespace}:{_ACCOUNT}"
 
 
-async def install_definitions(operator: Operator, env: RunEnvironment, client: Client) -> None:
+async def install_definitions(operator: Operator, env: ForkEnvironment, client: Client) -> None:
     """Apply the definitions of an operator; its webhooks are served in this process.
 
     It elects no leader: a run has one replica, and a snapshot may not have the namespace of the Lease.
@@ -102,14 +51,14 @@ async def install_definitions(operator: Operator, env: RunEnvironment, client: C
     await apply_definitions(client, definitions, field_owner=field_manager(operator.name))
 
 
-def _as_deployed(definition: JsonObject, env: RunEnvironment) -> JsonObject:
+def _as_deployed(definition: JsonObject, env: ForkEnvironment) -> JsonObject:
     """Return a definition as the next deployment applies it: ``opsdk deploy`` keeps its label, other ways have none."""
     stored = env.stored(f"apiextensions.k8s.io/customresourcedefinitions/{definition['metadata']['name']}")
     return labelled(definition) if stored is not None and is_labelled(stored) else definition
 
 
 async def add_operator_user(
-    operator: Operator, env: RunEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
+    operator: Operator, env: ForkEnvironment, client: Client, *, namespace: str, rules: RuleSet | None
 ) -> RestConfig:
     """Apply webhook configurations, policies and the role of an operator. Returns the configuration of its clients.
 

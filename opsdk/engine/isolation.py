@@ -55,7 +55,7 @@ def callers_of(snapshot: ClusterSnapshot) -> Sequence[JsonObject]:
 
 
 def with_callers(objects: Sequence[JsonObject], callers: Iterable[JsonObject]) -> Sequence[JsonObject]:
-    """Return the objects at the end of a run with those that its fork could not have: the next run asks about them.
+    """Return the objects at the end of a run with those that its fork could not have: the next run reads them.
 
     A definition gets the conversion webhook of the cluster again, unless it has another one at the end.
     """

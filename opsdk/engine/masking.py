@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["masked", "masked_text"]
+__all__ = ["DELETION", "SERVER_SET", "masked", "masked_text", "without_metadata"]
 
 _VARYING: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?"
@@ -16,6 +17,17 @@ _VARYING: Final = re.compile(
 """Timestamps and UUIDs."""
 _ASSIGNED: Final = frozenset({"uid", "resourceVersion", "clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"})
 """Fields with values that the server assigns."""
+SERVER_SET: Final = frozenset({
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "generation",
+    "managedFields",
+    "selfLink",
+})  # fmt: skip
+"""Metadata that the server sets."""
+DELETION: Final = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds"})
+"""Metadata that the server sets when a deletion begins."""
 _HEADLESS: Final = ("None", ["None"])
 """Values of the assigned fields that the operator chooses."""
 _MASK: Final = "..."
@@ -34,6 +46,11 @@ def masked(path: str, value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [masked(path, item) for item in value]
     return masked_text(value) if isinstance(value, str) else value
+
+
+def without_metadata(obj: JsonObject, names: Collection[str]) -> JsonObject:
+    """Return an object without some of its metadata."""
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name not in names}}
 
 
 def masked_text(text: str) -> str:

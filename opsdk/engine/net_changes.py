@@ -11,6 +11,7 @@ import msgspec
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.children.desired import without_trace
 from opsdk.engine.differences import Difference, differences
+from opsdk.engine.masking import SERVER_SET, without_metadata
 from opsdk.engine.plan import ChangeAction
 from opsdk.engine.recording import RunPhase, WriteSource
 from opsdk.engine.writes import Entry
@@ -24,7 +25,6 @@ _IGNORED_RESOURCES: Final = frozenset({
 })  # fmt: skip
 _DEFINITION: Final = "CustomResourceDefinition"
 _MAX_REVISIONS: Final = 100
-_SERVER_SET: Final = ("uid", "creationTimestamp", "resourceVersion", "generation", "managedFields", "selfLink")
 
 
 class NetChange(msgspec.Struct, kw_only=True):
@@ -142,11 +142,10 @@ def without_server_set(obj: JsonObject | None) -> JsonObject | None:
     if obj is None:
         return None
     obj = without_trace(obj)  # the operator writes it in the cluster, and not in a plan
-    metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVER_SET}
     if obj["kind"] == _DEFINITION:
         # The fork's server calls the conversion in this process: its address says nothing about the cluster.
         obj = {**obj, "spec": {name: value for name, value in obj["spec"].items() if name != "conversion"}}
-    return {**obj, "metadata": metadata}
+    return without_metadata(obj, SERVER_SET)
 
 
 class OwnerGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from opsdk.apimachinery.secret_values import is_secret
@@ -12,7 +12,7 @@ from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, field_element, key_element, value_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["own_fields", "own_part"]
+__all__ = ["entries_of", "own_fields", "own_part"]
 
 _MAX_KEYS: Final = 8
 """Sets of field names that may identify the items of one list. Kubernetes' lists have one."""
@@ -21,12 +21,18 @@ _OPEN_MAPS: Final = ("f:annotations", "f:labels")
 _STRING_DATA: Final = "f:stringData"
 
 
+def entries_of(obj: JsonObject, managers: Collection[str], *, own: bool = True) -> Iterator[JsonObject]:
+    """Yield the managedFields of some operators and of their controllers; with ``own=False``, those of all others."""
+    for entry in obj["metadata"].get("managedFields") or ():
+        if is_manager_of(str(entry.get("manager", "")), managers) is own:
+            yield entry
+
+
 def own_fields(obj: JsonObject, managers: Collection[str]) -> FieldSet:
     """Return the fields that any of some operators, or of their controllers, owns."""
     fields = FieldSet()
-    for entry in obj["metadata"].get("managedFields") or ():
-        if is_manager_of(str(entry.get("manager", "")), managers):
-            fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
+    for entry in entries_of(obj, managers):
+        fields = fields.union(FieldSet.from_fields_v1(entry.get("fieldsV1") or {}))
     return fields.difference(TRACE_CONTEXT)  # it belongs to a write of the cluster, and is not decided
 
 
@@ -41,7 +47,7 @@ def own_part(obj: JsonObject | None, managers: Collection[str]) -> JsonObject:
         return {}
     fields = own_fields(obj, managers)
     if is_secret(obj) and (strings := fields.with_prefix(_STRING_DATA)):
-        # The server moves the values to data, and keeps who applied them as owner of stringData.
+        # The server moves the values to data, and the applier stays the owner of stringData.
         fields = fields.union(FieldSet(children={"f:data": strings}))
     part = _extract(obj, fields)
     assert isinstance(part, dict)
@@ -73,7 +79,7 @@ def _has(fields: FieldSet, element: str) -> bool:
 def _below(item: JsonValue, element: str, fields: FieldSet) -> JsonValue:
     below = fields.with_prefix(element)
     if not below and element in _OPEN_MAPS:
-        # Who applies an empty map owns the map, and none of the members that others add.
+        # The applier of an empty map owns the map, and not the members that others add.
         return {}
     return _extract(item, below) if below else item
 

@@ -91,7 +91,7 @@ class ConsequenceKind(StrEnum):
     """The operator still writes at the horizon."""
 
 
-class Consequence(msgspec.Struct, frozen=True, kw_only=True):
+class Consequence(msgspec.Struct, frozen=True):
     """One consequence of a plan.
 
     Attributes:

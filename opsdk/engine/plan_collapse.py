@@ -2,64 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from opsdk.engine.plan import Consequence, PlannedChange, PlannedObject
 
-__all__ = ["CollapsedConsequence", "CollapsedObject", "collapse_consequences", "collapse_objects"]
+__all__ = ["Collapsed", "collapse_consequences", "collapse_objects"]
+
+
+T = TypeVar("T", PlannedObject, Consequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollapsedObject:
-    """A reconciled object, and others with equal changes.
+class Collapsed(Generic[T]):
+    """A reconciled object or a consequence, and equal ones.
 
     Attributes:
-        first: the first of them; its changes are shown.
+        first: the first of them, which is shown.
         others: the subjects of the others.
     """
 
-    first: PlannedObject
+    first: T
     others: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollapsedConsequence:
-    """A consequence, and equal ones of other objects.
-
-    Attributes:
-        first: the first of them.
-        others: the subjects of the others.
-    """
-
-    first: Consequence
-    others: Sequence[str] = ()
-
-
-def collapse_objects(objects: Sequence[PlannedObject]) -> list[CollapsedObject]:
+def collapse_objects(objects: Sequence[PlannedObject]) -> list[Collapsed[PlannedObject]]:
     """Return the objects, equal ones together, in the order of the first ones.
 
     Two are equal if their changes are, apart from their own namespaces and names.
     """
-    together: dict[object, list[PlannedObject]] = {}
-    for planned in objects:
-        together.setdefault(_shape(planned), []).append(planned)
-    return [
-        CollapsedObject(first=members[0], others=[each.subject for each in members[1:]])
-        for members in together.values()
-    ]
+    return _collapsed(objects, _shape)
 
 
-def collapse_consequences(consequences: Sequence[Consequence]) -> list[CollapsedConsequence]:
+def collapse_consequences(consequences: Sequence[Consequence]) -> list[Collapsed[Consequence]]:
     """Return the consequences, equal ones together, in the order of the first ones."""
-    together: dict[object, list[Consequence]] = {}
-    for each in consequences:
-        shape = (each.severity, each.kind, each.subject.partition(" ")[0], _anonymous(each.message, each.subject))
-        together.setdefault(shape, []).append(each)
-    return [
-        CollapsedConsequence(first=members[0], others=[each.subject for each in members[1:]])
-        for members in together.values()
-    ]
+    return _collapsed(
+        consequences,
+        lambda each: (each.severity, each.kind, each.subject.partition(" ")[0], _anonymous(each.message, each.subject)),
+    )
+
+
+def _collapsed(items: Sequence[T], shape: Callable[[T], object]) -> list[Collapsed[T]]:
+    together: dict[object, list[T]] = {}
+    for item in items:
+        together.setdefault(shape(item), []).append(item)
+    return [Collapsed(first=first, others=[each.subject for each in others]) for first, *others in together.values()]
 
 
 def _shape(planned: PlannedObject) -> object:

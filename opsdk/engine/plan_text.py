@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from opsdk.base.shortened import listed, shortened
 from opsdk.engine.comment import Block, comment_lines, one_line, prose
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.foreign_changes import ForeignAction, PlayedChange
-from opsdk.engine.plan import ChangeAction, Plan, PlannedChange, PlannedObject, Severity
-from opsdk.engine.plan_collapse import CollapsedConsequence, CollapsedObject, collapse_consequences, collapse_objects
+from opsdk.engine.plan import ChangeAction, Consequence, Plan, PlannedChange, PlannedObject, Severity
+from opsdk.engine.plan_collapse import Collapsed, collapse_consequences, collapse_objects
 from opsdk.structured_merge.value import JsonValue
 
 __all__ = ["StyledLine", "markdown_lines", "summary_of", "text_lines", "value_text"]
@@ -98,11 +99,8 @@ def _played_texts(played: PlayedChange) -> Iterator[str]:
     skipped = f", skipped: {played.skipped}" if played.skipped else ""
     yield f"after {change.seconds:.3f} s: {change.action.value} {change.subject}{manager}{skipped}"
     if change.action is ForeignAction.UPDATE and not played.skipped:
-        all_differences = list(new_fields(differences(change.before, change.after)))
-        for difference in all_differences[:_MAX_DIFFERENCES]:
-            yield f"    {_difference_text(difference, created=False)}"
-        if (rest := len(all_differences) - _MAX_DIFFERENCES) > 0:
-            yield f"    ... {rest} more field{'s' if rest > 1 else ''}"
+        fields = list(new_fields(differences(change.before, change.after)))
+        yield from (f"    {text}" for text in _field_texts(fields, created=False))
 
 
 def _title(plan: Plan) -> str:
@@ -135,7 +133,7 @@ def summary_of(plan: Plan) -> str:
     return ". ".join(parts) + "."
 
 
-def _of(plan: Plan, severity: Severity) -> list[CollapsedConsequence]:
+def _of(plan: Plan, severity: Severity) -> list[Collapsed[Consequence]]:
     return collapse_consequences([each for each in plan.consequences if each.severity is severity])
 
 
@@ -147,7 +145,7 @@ def _others(subjects: Sequence[str]) -> str:
     return f" and {len(subjects)} more: {names}" + (", ..." if rest > 0 else "")
 
 
-def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
+def _object_lines(collapsed: Collapsed[PlannedObject]) -> Iterator[StyledLine]:
     planned = collapsed.first
     controller = f" (controller {planned.controller})" if planned.controller else ""
     yield StyledLine(f"{planned.subject}{controller}{_others(collapsed.others)}", "bold")
@@ -162,22 +160,26 @@ def _object_lines(collapsed: CollapsedObject) -> Iterator[StyledLine]:
 
 
 def _unread_text(planned: PlannedObject) -> str:
-    rest = len(planned.unread) - _MAX_NAMES
-    names = ", ".join(planned.unread[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+    names = listed(planned.unread, _MAX_NAMES)
     return f"may differ in the cluster, because these were not read: {names}"
 
 
 def _detail_lines(change: PlannedChange) -> Iterator[str]:
     # The line above has type and name. An empty object says nothing.
     flat = [each for each in new_fields(change.differences) if each.path not in _NAMING and each.new != {}]
-    for difference in flat[:_MAX_DIFFERENCES]:
-        yield _difference_text(difference, created=change.action is ChangeAction.CREATE)
-    if (rest := len(flat) - _MAX_DIFFERENCES) > 0:
-        yield f"... {rest} more field{'s' if rest > 1 else ''}"
+    yield from _field_texts(flat, created=change.action is ChangeAction.CREATE)
     if change.reason:
         yield f"why: {change.reason}"
     if change.effects:
         yield f"then: {'; '.join(change.effects)}"
+
+
+def _field_texts(fields: Sequence[Difference], *, created: bool) -> Iterator[str]:
+    """Yield the first fields, and the number of the others."""
+    for difference in fields[:_MAX_DIFFERENCES]:
+        yield _difference_text(difference, created=created)
+    if (rest := len(fields) - _MAX_DIFFERENCES) > 0:
+        yield f"... {rest} more field{'s' if rest > 1 else ''}"
 
 
 def _difference_text(difference: Difference, *, created: bool) -> str:
@@ -189,7 +191,7 @@ def _difference_text(difference: Difference, *, created: bool) -> str:
 def value_text(value: JsonValue) -> str:
     """Return the value of a field, cut to one line."""
     text = "(none)" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+    return shortened(text, _MAX_VALUE)
 
 
 def _unknown_texts(plan: Plan) -> Iterator[str]:
@@ -199,8 +201,7 @@ def _unknown_texts(plan: Plan) -> Iterator[str]:
         kind, _, name = subject.partition(" ")
         names.setdefault(kind, []).append(name)
     for kind, members in names.items():
-        rest = len(members) - _MAX_NAMES
-        yield f"{kind} {', '.join(members[:_MAX_NAMES])}" + (f" and {rest} more" if rest > 0 else "")
+        yield f"{kind} {listed(members, _MAX_NAMES)}"
 
 
 def _unseen_lines(plan: Plan) -> Iterator[StyledLine]:
@@ -251,7 +252,7 @@ def _markdown_unseen(plan: Plan) -> Iterator[Block]:
     yield Block(head=["", title, ""], chunks=unseen, noun="thing that was not seen")
 
 
-def _markdown_details(collapsed: CollapsedObject) -> Block:
+def _markdown_details(collapsed: Collapsed[PlannedObject]) -> Block:
     planned = collapsed.first
     unread = [prose(_unread_text(planned)), ""] if planned.unread else []
     return Block(

@@ -59,12 +59,9 @@ def make_plan(outcome: RunOutcome, operator: Operator, *, namespace: str = "defa
         operator=operator.name,
         finalizers=operator.finalizer_names(),
         converters=operator.converters,
-        objects=snapshot.objects,
         outcome=outcome,
-        changes=changes,
         ownership=ownership,
         unread=unread,
-        callers=outcome.callers,
     )
     return Plan(
         operator=operator.name,
@@ -139,7 +136,7 @@ def _consequences(evidence: Evidence) -> Sequence[Consequence]:
 
 
 def _groups(evidence: Evidence) -> Iterator[PlannedObject]:
-    changes = evidence.changes
+    changes = evidence.outcome.changes
     planned = {key: change for key, change in changes.items() if change.own and _is_shown(change)}
     keys = {str(change.latest["metadata"].get("uid", "")): key for key, change in planned.items()}
     effects_by_key = effects(changes, evidence.ownership, keys)

@@ -26,7 +26,6 @@ from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.foreign_changes import ForeignChange, PlayedChange
 from opsdk.engine.installation import (
     ADMIN,
-    RunEnvironment,
     add_operator_user,
     install_definitions,
     named,
@@ -38,6 +37,7 @@ from opsdk.engine.ledger import WriteLedger, WriteTurns
 from opsdk.engine.net_changes import NetChange, is_ignored
 from opsdk.engine.playing import PLAYER, HistoryPlayer
 from opsdk.engine.recording import AttributionJournal, RefusalRecorder, RefusedRequest, RunPhase, WriteSource
+from opsdk.engine.running_environment import ForkEnvironment
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotError
 from opsdk.engine.snapshot_kinds import without_unread
 from opsdk.engine.snapshot_reader import take_snapshot
@@ -143,7 +143,7 @@ class OperatorRun:
 
     snapshot: ClusterSnapshot
     operator: Callable[[], Operator]
-    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[ForkEnvironment]]
     namespace: str = "default"
     history: Sequence[ForeignChange] = ()
     changes: Sequence[Change] = ()
@@ -310,7 +310,7 @@ class _Execution:
             await asyncio.sleep(_STEP)
             now = monotonic()
 
-    async def _install(self, env: RunEnvironment, client: Client, operator: Operator) -> RestConfig:
+    async def _install(self, env: ForkEnvironment, client: Client, operator: Operator) -> RestConfig:
         """Install the operator. Returns the configuration of its clients."""
         self._phase = RunPhase.INSTALLATION
         await install_definitions(operator, env, client)
@@ -319,7 +319,7 @@ class _Execution:
         config = await add_operator_user(operator, env, client, namespace=self._run.namespace, rules=self._run.rules)
         return self._refusals.around(config)
 
-    async def _play(self, env: RunEnvironment, running: asyncio.Task[None]) -> None:
+    async def _play(self, env: ForkEnvironment, running: asyncio.Task[None]) -> None:
         """Make the changes of the history while the operator runs."""
         self._end_time += self._run.history[-1].seconds
         user = env.add_user(PLAYER, groups=(MASTERS,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,20 +28,38 @@ def serve_in_process(operator: Operator, local_apps: dict[str, App]) -> None:
     """
     without_sockets(operator)
     if operator.has_webhooks:
-        local_apps[_AUTHORITY] = _WebhookApp(operator)
+        local_apps[_AUTHORITY] = InProcessWebhooks(lambda: [webhook_app(operator)])
 
 
-class _WebhookApp:
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
+class InProcessWebhooks:
+    """An ASGI application that passes each request to the next process that serves webhooks, as a Service does.
+
+    Without one, the connection breaks, and the failure policy of the webhook decides.
+
+    Args:
+        apps: returns the application of each process; None for one that serves no webhooks now.
+    """
+
+    def __init__(self, apps: Callable[[], Sequence[App | None]]) -> None:
+        self._apps = apps
+        self._next = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI 3."""
-        server = self._operator.webhook_server
-        if server is None:
-            scope["extensions"][CUT]()
-            return
-        await server.app(scope, receive, send)
+        apps = self._apps()
+        for _ in apps:
+            app = apps[self._next % len(apps)]
+            self._next += 1
+            if app is not None:
+                await app(scope, receive, send)
+                return
+        scope["extensions"][CUT]()
+
+
+def webhook_app(operator: Operator) -> App | None:
+    """Return the application of an operator's webhooks while it serves them; else None."""
+    server = operator.webhook_server
+    return None if server is None else server.app
 
 
 def without_sockets(operator: Operator) -> None:

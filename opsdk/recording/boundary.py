@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_type_hints
+
+import msgspec
 
 from opsdk.http.client.request import ConnectionBackend
 
@@ -12,35 +14,41 @@ if TYPE_CHECKING:  # start-up time: each transport has a boundary, and few progr
     from opsdk.http.server.request import HttpRequest
     from opsdk.http.server.response import HttpResponse
 
-__all__ = ["BOUNDARY", "Boundary", "ExternalCall", "RequestHandler", "listens"]
-
-T = TypeVar("T")
+__all__ = ["BOUNDARY", "Boundary", "ExternalCall", "Method", "RequestHandler", "listens"]
 
 RequestHandler = Callable[["HttpRequest"], Awaitable["HttpResponse"]]
 """Answers a request to a webhook."""
 
 
-class ExternalCall(Protocol):
-    """A call of a system outside of Kubernetes."""
+Method = Callable[..., Coroutine[Any, Any, Any]]
 
-    @property
-    def name(self) -> str:
-        """Of the system and its method, such as ``dns.create``."""
-        ...
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """Of the method."""
-        ...
+class ExternalCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of an async method of a system outside of Kubernetes.
+
+    Attributes:
+        name: of the system and its method, such as ``dns.create``.
+        method: to call.
+        arguments: of the method.
+        keywords: of the method.
+    """
+
+    name: str
+    method: Method
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any] = {}
 
     @property
     def returns(self) -> Any:
-        """The type of the result."""
-        ...
+        """The annotated type of the result; `Any` if there is none."""
+        try:
+            return get_type_hints(self.method).get("return", Any)
+        except (NameError, TypeError):  # names that only a type checker knows
+            return Any
 
     async def run(self) -> Any:
-        """Call the system."""
-        ...
+        """Call the method."""
+        return await self.method(*self.arguments, **self.keywords)
 
 
 class Boundary(Protocol):

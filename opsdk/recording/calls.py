@@ -10,46 +10,14 @@ External resources (`opsdk.controller.external`) are recorded without that.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar, cast, get_type_hints
-
-import msgspec
+from typing import Any, Generic, TypeVar, cast
 
 from opsdk.errors import UsageError
-from opsdk.recording.boundary import BOUNDARY
+from opsdk.recording.boundary import BOUNDARY, ExternalCall, Method
 
 __all__ = ["record_calls"]
 
 S = TypeVar("S")
-Method = Callable[..., Coroutine[Any, Any, Any]]
-
-
-class MethodCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of an async method.
-
-    Attributes:
-        name: of the system and the method.
-        method: to call.
-        arguments: of the method.
-        keywords: of the method.
-    """
-
-    name: str
-    method: Method
-    arguments: tuple[Any, ...]
-    keywords: dict[str, Any] = {}
-
-    @property
-    def returns(self) -> Any:
-        """The annotated type of the result; `Any` if there is none."""
-        try:
-            return get_type_hints(self.method).get("return", Any)
-        except (NameError, TypeError):  # names that only a type checker knows
-            return Any
-
-    async def run(self) -> Any:
-        """Call the method."""
-        return await self.method(*self.arguments, **self.keywords)
 
 
 async def call_method(name: str, method: Method, *arguments: Any, **keywords: Any) -> Any:
@@ -64,7 +32,7 @@ async def call_method(name: str, method: Method, *arguments: Any, **keywords: An
     boundary = BOUNDARY.get()
     if boundary is None:
         return await method(*arguments, **keywords)
-    return await boundary.call(MethodCall(name=name, method=method, arguments=arguments, keywords=keywords))
+    return await boundary.call(ExternalCall(name=name, method=method, arguments=arguments, keywords=keywords))
 
 
 def record_calls(system: S, *, name: str) -> S:

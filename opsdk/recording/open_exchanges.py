@@ -42,7 +42,7 @@ class _Exchange(msgspec.Struct):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the server has said what it has, and not that it cannot."""
+        """Whether the server has answered, and not refused."""
         return self.responded is not None and (self.responded.status < 400 or self.responded.status == 404)
 
 
@@ -93,7 +93,7 @@ class OpenExchanges:
         if exchange is None or not (is_complete and exchange.is_kept and exchange.is_answered):
             return
         began = exchange.began
-        # The bodies of reviews say what is asked; those of other writes differ from time to time.
+        # The body of a review is its question; those of other writes differ from time to time.
         key = (began.method, began.target, began.body if began.method == "POST" else b"")
         before = self._answers.pop(key, None)
         self._size += exchange.size - (before.size if before is not None else 0)

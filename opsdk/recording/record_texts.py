@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
 import msgspec
 from msgspec.structs import replace
 
@@ -13,7 +16,6 @@ from opsdk.recording.records import (
     CachedObjects,
     CallBegan,
     Called,
-    CheckpointPart,
     EventSeriesRecord,
     ExchangeBegan,
     Failed,
@@ -30,72 +32,68 @@ from opsdk.recording.records import (
 __all__ = ["texts_of", "with_replaced"]
 
 
+class _Form(NamedTuple):
+    """The type of a field that may have copies of values.
+
+    Attributes:
+        text: returns what of the field is searched.
+        replaced: returns the field with what stands for the values.
+    """
+
+    text: Callable[[Any], bytes]
+    replaced: Callable[[Any, Present], Any]
+
+
+def _in_text(text: str, present: Present) -> str:
+    return replaced(text.encode(), present).decode()
+
+
+def _json_of(kind: Any) -> _Form:
+    def in_json(value: Any, present: Present) -> Any:
+        return msgspec.json.decode(replaced(msgspec.json.encode(value), present), type=kind)
+
+    return _Form(msgspec.json.encode, in_json)
+
+
+_BYTES: Final = _Form(bytes, replaced)
+_MSGPACK: Final = _Form(bytes, replaced_in_msgpack)
+_TEXT: Final = _Form(str.encode, _in_text)
+_HEADERS: Final = _Form(
+    lambda headers: "\n".join(headers.values()).encode(),
+    lambda headers, present: {name: _in_text(value, present) for name, value in headers.items()},
+)
+_ITEMS: Final = _Form(b"".join, lambda items, present: tuple(replaced(item, present) for item in items))
+
+_FIELDS: Final[Mapping[type, tuple[str, _Form]]] = {
+    Received: ("data", _BYTES),
+    ExchangeBegan: ("body", _BYTES),
+    Called: ("body", _BYTES),
+    Answered: ("body", _BYTES),
+    Responded: ("headers", _HEADERS),
+    CallBegan: ("arguments", _MSGPACK),
+    Returned: ("value", _MSGPACK),
+    Failed: ("message", _TEXT),
+    CachedObjects: ("items", _ITEMS),
+    CachedCollection: ("history", _MSGPACK),
+    EventSeriesRecord: ("event", _BYTES),
+    RepeatedRequest: ("passes", _MSGPACK),
+    QueuedRequest: ("causes", _json_of(tuple[RecordedCause, ...])),
+    HeldRequest: ("causes", _json_of(tuple[ReconcileCause, ...])),
+}
+"""The field of each record that may have copies. Records of other types have none."""
+
+
 def texts_of(record: Record) -> bytes:
     """Return what of a record may have copies of values."""
-    match record:
-        case Received():
-            return record.data
-        case ExchangeBegan() | Called() | Answered():
-            return record.body
-        case Responded():
-            return "\n".join(record.headers.values()).encode()
-        case CallBegan():
-            return record.arguments
-        case Returned():
-            return record.value
-        case Failed():
-            return record.message.encode()
-    return _texts_of_part(record) if isinstance(record, CheckpointPart) else b""
-
-
-def _texts_of_part(record: CheckpointPart) -> bytes:
-    match record:
-        case CachedObjects():
-            return b"".join(record.items)
-        case CachedCollection():
-            return record.history
-        case EventSeriesRecord():
-            return record.event
-        case RepeatedRequest():
-            return record.passes
-        case QueuedRequest() | HeldRequest():
-            return msgspec.json.encode(record.causes)
-    return b""
+    if (field := _FIELDS.get(type(record))) is None:
+        return b""
+    name, form = field
+    return form.text(getattr(record, name))
 
 
 def with_replaced(record: Record, present: Present) -> Record:
     """Return a record with what stands for the values in its texts."""
-    match record:
-        case Received():
-            return replace(record, data=replaced(record.data, present))
-        case ExchangeBegan() | Called() | Answered():
-            return replace(record, body=replaced(record.body, present))
-        case Responded():
-            headers = {name: replaced(value.encode(), present).decode() for name, value in record.headers.items()}
-            return replace(record, headers=headers)
-        case CallBegan():
-            return replace(record, arguments=replaced_in_msgpack(record.arguments, present))
-        case Returned():
-            return replace(record, value=replaced_in_msgpack(record.value, present))
-        case Failed():
-            return replace(record, message=replaced(record.message.encode(), present).decode())
-    return _part_with_replaced(record, present) if isinstance(record, CheckpointPart) else record
-
-
-def _part_with_replaced(record: CheckpointPart, present: Present) -> CheckpointPart:
-    match record:
-        case CachedObjects():
-            return replace(record, items=tuple(replaced(item, present) for item in record.items))
-        case CachedCollection():
-            return replace(record, history=replaced_in_msgpack(record.history, present))
-        case EventSeriesRecord():
-            return replace(record, event=replaced(record.event, present))
-        case RepeatedRequest():
-            return replace(record, passes=replaced_in_msgpack(record.passes, present))
-        case QueuedRequest():
-            queued = replaced(msgspec.json.encode(record.causes), present)
-            return replace(record, causes=msgspec.json.decode(queued, type=tuple[RecordedCause, ...]))
-        case HeldRequest():
-            held = replaced(msgspec.json.encode(record.causes), present)
-            return replace(record, causes=msgspec.json.decode(held, type=tuple[ReconcileCause, ...]))
-    return record
+    if (field := _FIELDS.get(type(record))) is None:
+        return record
+    name, form = field
+    return replace(record, **{name: form.replaced(getattr(record, name), present)})

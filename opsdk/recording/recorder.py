@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
-from opsdk.aio.randomness import RANDOM
-from opsdk.aio.repeatable_loop import running_task
+from opsdk.aio.randomness import RANDOM, seeded
+from opsdk.aio.repeatable_loop import RepeatableLoop, running_task
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.base.limits import MIB
 from opsdk.base.version import VERSION
@@ -53,7 +51,6 @@ from opsdk.recording.records import (
 from opsdk.telemetry.context import current as log_fields
 
 __all__ = [
-    "CountingLoop",
     "ExchangeRecorder",
     "RecordedConfig",
     "begin_recording",
@@ -73,36 +70,6 @@ _HEADERS: Final = frozenset(
 recorded after decompression, so its encoding is not one of them."""
 _MAX_REVIEW: Final = 8 * MIB
 """Bytes of the body of a review: more than webhooks accept."""
-
-
-class CountingLoop(Protocol):
-    """An event loop that counts its iterations: `opsdk.recording.loop.RecordingLoop`, and loops in virtual time."""
-
-    @property
-    def iteration(self) -> int:
-        """The number of the iteration."""
-        ...
-
-    @property
-    def wall_origin(self) -> int:
-        """The UTC time at time 0 of the loop, in microseconds since 1970."""
-        ...
-
-    def time(self) -> float:
-        """Return the time of the loop, in seconds."""
-        ...
-
-    def outside(self) -> AbstractContextManager[None]:
-        """See `RepeatableLoop.outside`."""
-        ...
-
-    def note_event(self, describe: Callable[[], str], task: asyncio.Task[Any] | None) -> None:
-        """See `RepeatableLoop.note_event`."""
-        ...
-
-    def wake_of(self, task: asyncio.Task[Any]) -> str:
-        """See `RepeatableLoop.wake_of`."""
-        ...
 
 
 class _Endpoint(Protocol):
@@ -145,10 +112,10 @@ class ExchangeRecorder:
         random: the generator of the operator.
     """
 
-    def __init__(self, add: Callable[[Record], None], loop: CountingLoop, *, seed: int) -> None:
+    def __init__(self, add: Callable[[Record], None], loop: RepeatableLoop, *, seed: int) -> None:
         self.add = add
         self.loop = loop
-        self.random = random.Random(seed)  # noqa: S311 - jitter and identifiers, not secrets
+        self.random = seeded(seed)
         self.numbers = count()
         self.exchanges = OpenExchanges()
         self.sleeps = NamedSleeps()
@@ -386,7 +353,7 @@ def encode_arguments(arguments: tuple[Any, ...]) -> bytes:
     return msgspec.msgpack.encode(arguments, enc_hook=str)
 
 
-def describe_start(config: RecordedConfig, loop: CountingLoop, *, operator: str, seed: int) -> RecordingBegan:
+def describe_start(config: RecordedConfig, loop: RepeatableLoop, *, operator: str, seed: int) -> RecordingBegan:
     """Return the first record of an operator that starts now.
 
     Args:
@@ -412,7 +379,7 @@ def describe_start(config: RecordedConfig, loop: CountingLoop, *, operator: str,
     )
 
 
-def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: CountingLoop) -> ExchangeRecorder:
+def begin_recording(add: Callable[[Record], None], began: RecordingBegan, loop: RepeatableLoop) -> ExchangeRecorder:
     """Record the operator that starts in this context from now on: its exchanges and its random numbers.
 
     Args:

@@ -8,7 +8,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from opsdk.recording.records import (
     Skipped,
     WallMoved,
 )
+from opsdk.recording.redaction import Redactor
 from opsdk.recording.status import RecordingStatus
 from opsdk.recording.storage import FILES, LateValues, storage_for
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -51,22 +52,6 @@ _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.
 """Errors of a disk, which never keep an operator from its start. Others are those of a wrong directory."""
 
 
-class RecordRedactor(Protocol):
-    """Removes secrets from records: `opsdk.recording.redaction.Redactor`."""
-
-    def redact(self, records: Iterable[Record]) -> list[Record]:
-        """Return records without secrets. Raises `ValueLimitError`."""
-        ...
-
-    def hide(self, records: list[Record]) -> list[Record]:
-        """Return redacted records without the values that were seen since then."""
-        ...
-
-    def values(self, *, after: int) -> list[bytes]:
-        """Return the values that were seen, without the first ones."""
-        ...
-
-
 class RecordingWriter:
     """Writes records to the files of one process. `add` and `add_iteration` are for the event loop's thread.
 
@@ -78,9 +63,7 @@ class RecordingWriter:
         redactor: returns records without secrets; called in the thread. None leaves them.
     """
 
-    def __init__(
-        self, options: RecordingOptions, began: RecordingBegan, *, redactor: RecordRedactor | None = None
-    ) -> None:
+    def __init__(self, options: RecordingOptions, began: RecordingBegan, *, redactor: Redactor | None = None) -> None:
         self._options, self._began, self._redactor = options, began, redactor
         self._hidden = 0
         """Number of values that are hidden in the files that have ended."""

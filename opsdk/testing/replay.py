@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.plurals import pluralize
 from opsdk.builder.operator import Operator
@@ -28,6 +28,7 @@ from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
+from opsdk.engine.masking import DELETION, SERVER_SET, without_metadata
 from opsdk.errors import AlreadyExistsError, ApiError, NoMatchError, UsageError
 from opsdk.event.request import Request
 from opsdk.rest.config import RestConfig
@@ -38,16 +39,7 @@ __all__ = ["differences", "export_test", "load_record", "replay"]
 
 # Metadata with uids of other objects.
 _LINKED = ("ownerReferences", "managedFields")
-# Metadata that the server sets.
-_SERVER_SET = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    *_LINKED,
-)
+_NOT_CREATED = SERVER_SET | DELETION | {*_LINKED}
 
 
 def load_record(text: str) -> ReconcileRecord:
@@ -71,7 +63,7 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
             f"the objects that reconcile {record.reconcile_id} read are missing: choose a later one, and start the "
             "operator with --debug-objects"
         )
-    key = f"{record.namespace}/{record.name}" if record.namespace else record.name
+    key = ObjectKey(record.namespace, record.name)
     text = json.dumps(record_to_json(record, objects=True), indent=1)
     return f'''"""Replays the reconcile of {record.controller} {key} at {record.started_at.isoformat()}."""
 
@@ -181,8 +173,7 @@ def _with_new_uids(tree: JsonObject, uids: Mapping[str, str]) -> JsonObject:
 
 async def _restore_object(client: Client, tree: JsonObject) -> Unstructured:
     """Create an object with its status."""
-    metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_SET}
-    content = {**tree, "metadata": metadata}
+    content = without_metadata(tree, _NOT_CREATED)
     try:
         obj = await _create(client, content)
     except NoMatchError:

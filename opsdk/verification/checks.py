@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.cel.errors import CelCompileError
@@ -54,7 +55,7 @@ class ObjectCheck(msgspec.Struct, frozen=True):
                 continue
             outcome = compile_ready(self.expression).run({"self": to_dict(obj)})
             if outcome.error is not None or outcome.value is not True:
-                name = "/".join(filter(None, (obj.metadata.namespace, obj.metadata.name)))
+                name = ObjectKey(obj.metadata.namespace, obj.metadata.name)
                 reason = f"{outcome.error}" if outcome.error is not None else f"is {outcome.value!r}".lower()
                 texts.append(f"{self.resource} {name}: {self.expression}: {reason}")
         return texts

@@ -15,17 +15,23 @@ import msgspec
 
 from opsdk.engine.world.disturber import WatchMessage
 from opsdk.engine.world.exchange import Exchange
+from opsdk.engine.world.faults import Fault
 
 __all__ = [
     "COUNTED",
     "DEFAULT_KINDS",
+    "FAULTS",
     "FOREIGN",
     "NEEDS_STANDBY",
     "NOTHING_ATTACKED",
     "Disturbance",
     "DisturbanceKind",
+    "by_kind",
+    "counts_of",
     "guided_disturbances",
     "most_different",
+    "rule_of",
+    "title_of",
 ]
 
 
@@ -73,6 +79,14 @@ WRITES: Final = frozenset({
     DisturbanceKind.EARLY,
 })  # fmt: skip
 """Kinds that hit a write."""
+
+FAULTS: Final = {
+    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
+    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
+    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
+    DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
+}
+"""The faults of the links for the kinds that have one."""
 FOREIGN: Final = frozenset({DisturbanceKind.DELETE_CHILD, DisturbanceKind.EDIT_CHILD, DisturbanceKind.DRIFT})
 """Kinds that come from a foreign client."""
 DEFAULT_KINDS: Final = tuple(kind for kind in DisturbanceKind if kind is not DisturbanceKind.EDIT_CHILD)
@@ -215,10 +229,25 @@ def _sort_of(disturbance: Disturbance) -> tuple[object, ...]:
     return disturbance.kind, disturbance.method, resource
 
 
+def rule_of(disturbance: Disturbance | None) -> str:
+    """Return the kind of a disturbance as the rule of a report."""
+    return disturbance.kind.value if disturbance is not None else "no disturbance"
+
+
+def title_of(disturbance: Disturbance | None) -> str:
+    """Return a disturbance as the title of a report."""
+    return str(disturbance) if disturbance is not None else "without a disturbance"
+
+
 def by_kind(counts: Counter[DisturbanceKind]) -> str:
     """Return the numbers of disturbances as text.
 
     >>> by_kind(Counter({DisturbanceKind.CONFLICT: 2}))
     '2 conflict'
     """
-    return ", ".join(f"{count} {kind.value}" for kind, count in sorted(counts.items()))
+    return ", ".join(f"{count} {kind}" for kind, count in counts_of(counts).items())
+
+
+def counts_of(counts: Counter[DisturbanceKind]) -> dict[str, int]:
+    """Return the numbers of disturbances for programs."""
+    return {kind.value: count for kind, count in sorted(counts.items())}

@@ -3,80 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from opsdk.engine.world.disturber import Disturber, WatchMessage
-from opsdk.engine.world.exchange import Exchange, is_lease
+from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
-from opsdk.engine.world.replica import Replica
 from opsdk.engine.world.rest_state import subject_of
 from opsdk.engine.writes import Entry
-from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.disturbances import FOREIGN, WRITES, Disturbance, DisturbanceKind
+from opsdk.verification.disturbances import FAULTS, FOREIGN, WRITES, Disturbance, DisturbanceKind
 from opsdk.verification.foreign_client import delete_child, edit_child
 from opsdk.verification.held_views import HeldViews
+from opsdk.verification.resting_run import RestingRun
 
-__all__ = ["GuidedDisturber", "RunPort", "ViewHolder", "disturber_of"]
+__all__ = ["GuidedDisturber", "ViewHolder", "disturber_of"]
 
 _LOST_SECONDS: Final = 50.0
 """Virtual seconds in which a leader cannot renew its lease: longer than most leases, shorter than a rest."""
-_FAULTS: Final = {
-    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
-    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
-    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
-    DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
-}
-
-
-class RunPort(Protocol):
-    """What a disturber sees of a guided run, and can do to it."""
-
-    @property
-    def action(self) -> int:
-        """Number of the action that was taken last, from 0; -1 before the first."""
-        ...
-
-    @property
-    def config(self) -> RestConfig:
-        """The configuration of a client that is neither the operator nor its user."""
-        ...
-
-    @property
-    def hurry(self) -> asyncio.Event:
-        """Set to end the present rest: the next action comes at once."""
-        ...
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The replicas of the operator."""
-        ...
-
-    @property
-    def systems(self) -> Any:
-        """The doubles of external systems."""
-        ...
-
-    def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
-        """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
-        ...
-
-    async def rest(self) -> None:
-        """Wait until the operator is at rest."""
-        ...
-
-    def report(self, violation: str) -> None:
-        """Add a violation of the run."""
-        ...
 
 
 class GuidedDisturber(Disturber):
     """A disturber of a guided run; this one lets everything pass."""
 
-    _run: RunPort
+    _run: RestingRun
 
-    def attach(self, run: RunPort) -> None:
+    def attach(self, run: RestingRun) -> None:
         """Begin with a run; called before its replicas start."""
         self._run = run
 
@@ -127,7 +78,7 @@ class _OneDisturbance(ViewHolder):
 
     async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         disturbance = self._disturbance
-        if exchange.client == self._loses_lease and is_lease(exchange):
+        if exchange.client == self._loses_lease and exchange.is_lease:
             return Fault.UNAVAILABLE
         if disturbance.kind not in WRITES or disturbance.number != number:
             return None
@@ -139,7 +90,7 @@ class _OneDisturbance(ViewHolder):
             self._loses_lease = exchange.client
             asyncio.get_running_loop().call_later(_LOST_SECONDS, self._keep_lease)
             return None
-        return _FAULTS[disturbance.kind]
+        return FAULTS[disturbance.kind]
 
     def _keep_lease(self) -> None:
         self._loses_lease = ""
@@ -151,7 +102,7 @@ class _OneDisturbance(ViewHolder):
         if disturbance.number == message.number:
             self._happened = True
             if disturbance.kind is DisturbanceKind.HIDE:
-                hidden = {each.link.client: each.link.hide(path) for each in run.replicas}
+                hidden = {each.link.client: each.link.hide(path) for each in run.cluster.replicas}
                 self._views.hide(hidden, message.keys, run.action)
                 return False
             self._views.stop(path, run.action, message.keys)
@@ -210,7 +161,7 @@ class _TakeOver(ViewHolder):
         """End every replica but the standby, until it has led for a while."""
         self._has_led = True
         self._views.limit()
-        others = [each for each in self._run.replicas if each.link.client != self._standby]
+        others = [each for each in self._run.cluster.replicas if each.link.client != self._standby]
         for replica in others:
             await replica.crash()
         await self._run.rest()
@@ -236,14 +187,14 @@ class _ForeignChange(GuidedDisturber):
         run, disturbance = self._run, self._disturbance
         if self._happened or run.action + 1 != disturbance.number:
             return False
-        if (child := run.child(disturbance.path)) is None:
+        if (child := run.state.child(disturbance.path)) is None:
             return False
         self._happened = True
         stored, own = child
         if disturbance.kind is DisturbanceKind.DELETE_CHILD:
-            await delete_child(run.config, stored)
+            await delete_child(run.cluster.env.config, stored)
             return True
-        await edit_child(run.config, stored, own)
+        await edit_child(run.cluster.env.config, stored, own)
         if disturbance.kind is DisturbanceKind.DRIFT:
             await self._compare_with_next_process(_content(stored))
         return True
@@ -255,16 +206,18 @@ class _ForeignChange(GuidedDisturber):
         """
         run, key = self._run, self._disturbance.path
         await run.rest()
-        before = run.child(key)
-        for replica in run.replicas:
+        before = run.state.child(key)
+        for replica in run.cluster.replicas:
             await replica.crash()
             replica.wake()
         await run.rest()
-        after = run.child(key)
+        after = run.state.child(key)
         if before is None or after is None:
             return
         if _content(before[0]) != usual and _content(after[0]) == usual:
-            run.report(f"drift: {subject_of(key)} is restored by the next process only: watch it, with owns=[...]")
+            run.problems.append(
+                f"drift: {subject_of(key)} is restored by the next process only: watch it, with owns=[...]"
+            )
 
 
 def _content(stored: JsonObject) -> JsonObject:

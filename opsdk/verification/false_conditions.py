@@ -1,4 +1,4 @@
-"""Conditions that are False: an error's stays so after the error is gone, and says what an absent one does. Pure."""
+"""Conditions that are False: that of an error stays after the error, and means the same as an absent one. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _with_conditions(obj: JsonObject, types: Collection[str]) -> JsonObject:
 
 
 def is_empty(value: JsonValue) -> bool:
-    """Whether a value says nothing: most operators take it for an absent one.
+    """Whether a value means the same as an absent one to most operators.
 
     >>> is_empty({"rules": [], "name": ""})
     True

@@ -7,13 +7,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError
 from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.verification.objects import reference_to
 
 __all__ = ["delete_child", "edit_child", "edits_of"]
 
@@ -27,7 +27,7 @@ _EDITED_BASE64: Final = "ZWRpdGVk"
 async def delete_child(config: RestConfig, child: JsonObject) -> None:
     """Delete an object, given as it is stored."""
     async with Cluster(replace(config, user_agent=_USER_AGENT)) as cluster:
-        await cluster.uncached.delete(_reference_to(child), missing_ok=True)
+        await cluster.uncached.delete(reference_to(child), missing_ok=True)
 
 
 async def edit_child(config: RestConfig, child: JsonObject, own: JsonObject) -> None:
@@ -46,17 +46,12 @@ async def edit_child(config: RestConfig, child: JsonObject, own: JsonObject) -> 
 
 async def _is_accepted(client: Client, child: JsonObject, edit: JsonObject) -> bool:
     try:
-        await client.patch(_reference_to(child), merge_patch(edit), field_owner="foreign")
+        await client.patch(reference_to(child), merge_patch(edit), field_owner="foreign")
     except ApiError as error:
         if error.code in (400, 403, 409, 422):
             return False  # an immutable field, or a rule of the kind
         raise
     return True
-
-
-def _reference_to(child: JsonObject) -> Unstructured:
-    metadata = {name: child["metadata"][name] for name in ("name", "namespace") if child["metadata"].get(name)}
-    return Unstructured.from_tree({"apiVersion": child["apiVersion"], "kind": child["kind"], "metadata": metadata})
 
 
 def edits_of(own: JsonObject, *, is_secret: bool = False) -> Iterator[JsonObject]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,12 +14,14 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
+from opsdk.engine.environments import DefinedEnvironment
 from opsdk.engine.webhooks import CLIENT_CONFIG
-from opsdk.engine.world.declaration import RunningEnvironment, SimulatedOperator, World
-from opsdk.errors import AlreadyExistsError, ApiError, UsageError
+from opsdk.engine.world.declaration import SimulatedOperator, World
+from opsdk.errors import ApiError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
+from opsdk.verification.objects import USER, create_missing
 from opsdk.verification.referenced_objects import reference_trees
 from opsdk.verification.transition import Transition, Written, operations_of, written_as
 from opsdk.verification.workload.operations import PER_WORKLOAD, GeneratedWorkload, Operation, OperationKind
@@ -28,22 +29,15 @@ from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 
 __all__ = [
-    "DefinedEnvironment",
     "GeneratedRun",
     "GeneratedStep",
     "GeneratedVerification",
-    "generated_verification",
-    "transition_verification",
+    "VerifiedOperator",
 ]
 
 _GONE_SECONDS: Final = 120
-_FIELD_OWNER: Final = "user"
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
-
-
-DefinedEnvironment = Callable[[Sequence[JsonObject]], AbstractAsyncContextManager[RunningEnvironment]]
-"""Makes an environment that serves some definitions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +45,18 @@ class GeneratedStep:
     """One step of a workload.
 
     Attributes:
-        step: for `run_guided`.
         action: what it does.
         operation: what it changes; None for the first object of a workload, and for its deletion.
     """
 
-    step: WorkloadStep
     action: Operate
-    operation: Operation | None
+    operation: Operation | None = None
+
+    @property
+    def step(self) -> WorkloadStep:
+        """The step for `run_guided`."""
+        is_harmful = self.operation is not None and self.operation.is_harmful
+        return WorkloadStep(self.action.__name__, is_harmful=is_harmful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,93 +122,43 @@ class GeneratedVerification:
         return next(run for run in self.runs if run.workload == list(steps))
 
 
-def generated_verification(
-    doubles: DoublesFactory, *, environment: DefinedEnvironment, examples: Sequence[JsonObject] = (),
-    operations: int = 60, per_workload: int = PER_WORKLOAD, seed: int = 0, allowed_hosts: Sequence[str] = (),
-    checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
-) -> GeneratedVerification:  # fmt: skip
-    """Return the workloads of an operator.
+class VerifiedOperator:
+    """An operator that is verified with custom resources of its kinds.
 
     Args:
         doubles: creates the operator, and the doubles of its external systems.
         environment: makes an environment that serves some definitions.
-        examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
-            before them.
-        operations: the most operations for each kind.
-        per_workload: the most operations between the creation and the deletion of an object.
-        seed: chooses the order of the fields.
         allowed_hosts: that the operator may reach.
         checks: that hold at each rest, except after a harmful operation.
         ignored: what is not compared: see `Simulation`.
         definitions: of kinds without a class.
 
-    Raises:
-        NoCustomResourceError: a schema admits nothing, or refuses an example.
-        UsageError: the operator declares no kinds of its own.
-    """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
-    others = [example for example in examples if example.get("kind") not in declaration.kinds]
-    runs: list[GeneratedRun] = []
-    generated: dict[str, GeneratedWorkload] = {}
-    for kind, (definition, version) in declaration.kinds.items():
-        own = [example for example in examples if example.get("kind") == kind]
-        options = WorkloadOptions(operations=operations, seed=seed)
-        workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
-        references = [*others, *reference_trees(workload, NAMESPACE)]
-        for number, operations_of_run in enumerate(workload.short_runs(per_workload)):
-            steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
-            runs.append(GeneratedRun(kind=kind, steps=steps))
-    return declaration.verification(runs, generated, examples)
-
-
-def transition_verification(
-    doubles: DoublesFactory, *, environment: DefinedEnvironment, transition: Transition,
-    allowed_hosts: Sequence[str] = (), checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (),
-    definitions: Sequence[JsonObject] = (),
-) -> GeneratedVerification:  # fmt: skip
-    """Return a verification with one workload, whose custom resources a test has. See `generated_verification`.
-
-    Raises:
-        UsageError: the operator declares no kinds of its own, or not that of the custom resources.
-    """
-    declaration = _Declaration(doubles, environment, allowed_hosts, checks, ignored, more=definitions)
-    kind = str(transition.steps[0].obj.get("kind"))
-    if kind not in declaration.kinds:
-        raise UsageError(
-            f"the operator does not declare {kind}: write custom resources of {', '.join(declaration.kinds)}"
-        )
-    operations = tuple(operations_of(transition.steps))
-    steps = list(_steps(operations, transition.references, kind))
-    runs = [GeneratedRun(kind=kind, steps=steps)]
-    return declaration.verification(runs, {kind: GeneratedWorkload(operations=operations)})
-
-
-class _Declaration:
-    """An operator and its kinds.
-
     Attributes:
         kinds: its own kinds: their definitions, with the version that it uses.
+
+    Raises:
+        UsageError: the operator declares no kinds of its own.
     """
 
     def __init__(
-        self, doubles: DoublesFactory, environment: DefinedEnvironment, allowed_hosts: Sequence[str],
-        checks: Sequence[ObjectCheck], ignored: Sequence[str], *, more: Sequence[JsonObject],
+        self, doubles: DoublesFactory, *, environment: DefinedEnvironment, allowed_hosts: Sequence[str] = (),
+        checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
     ) -> None:  # fmt: skip
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
         versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
-        if not versions and not more:
+        if not versions and not definitions:
             raise UsageError(
                 "the operator declares no kind of its own: pass the definitions of kinds without a class with --crds, "
                 "or write a Simulation with actions, and verify that"
             )
-        definitions = operator.definitions(CLIENT_CONFIG)
+        own = operator.definitions(CLIENT_CONFIG)
         # An operator with webhooks installs its definitions itself, with their conversion.
-        served = [*crds_for(operator.related_kinds()), *(() if operator.has_webhooks else definitions), *more]
+        served = [*crds_for(operator.related_kinds()), *(() if operator.has_webhooks else own), *definitions]
         installed = {each["metadata"]["name"]: each for each in served}
-        names = [(definition["spec"]["names"]["kind"], definition) for definition in definitions]
+        names = [(definition["spec"]["names"]["kind"], definition) for definition in own]
         self.kinds = {kind: (definition, versions[kind]) for kind, definition in names if kind in versions}
-        self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in more}
+        self.kinds |= {each["spec"]["names"]["kind"]: (each, _stored(each)) for each in definitions}
         self._has_systems = doubled.systems is not None
         self._declared = SimulatedOperator(
             doubles=doubles,
@@ -221,11 +169,52 @@ class _Declaration:
             ignored=ignored,
         )
 
-    def verification(
+    def generated(
+        self, *, examples: Sequence[JsonObject] = (), operations: int = 60, per_workload: int = PER_WORKLOAD,
+        seed: int = 0,
+    ) -> GeneratedVerification:  # fmt: skip
+        """Return the verification with workloads that are generated.
+
+        Args:
+            examples: custom resources of the author, of any of the operator's kinds; objects of other kinds are created
+                before them.
+            operations: the most operations for each kind.
+            per_workload: the most operations between the creation and the deletion of an object.
+            seed: chooses the order of the fields.
+
+        Raises:
+            NoCustomResourceError: a schema admits nothing, or refuses an example.
+        """
+        others = [example for example in examples if example.get("kind") not in self.kinds]
+        runs: list[GeneratedRun] = []
+        generated: dict[str, GeneratedWorkload] = {}
+        for kind, (definition, version) in self.kinds.items():
+            own = [example for example in examples if example.get("kind") == kind]
+            options = WorkloadOptions(operations=operations, seed=seed)
+            workload = generated[kind] = generate_workload(definition, version=version, examples=own, options=options)
+            references = [*others, *reference_trees(workload, NAMESPACE)]
+            for number, operations_of_run in enumerate(workload.short_runs(per_workload)):
+                steps = list(_steps(operations_of_run, references, f"{kind} {number}"))
+                runs.append(GeneratedRun(kind=kind, steps=steps))
+        return self._verification(runs, generated, examples)
+
+    def transition(self, transition: Transition) -> GeneratedVerification:
+        """Return the verification with one workload, whose custom resources a test has.
+
+        Raises:
+            UsageError: the operator does not declare the kind of the custom resources.
+        """
+        kind = str(transition.steps[0].obj.get("kind"))
+        if kind not in self.kinds:
+            raise UsageError(f"the operator does not declare {kind}: write custom resources of {', '.join(self.kinds)}")
+        operations = tuple(operations_of(transition.steps))
+        runs = [GeneratedRun(kind=kind, steps=list(_steps(operations, transition.references, kind)))]
+        return self._verification(runs, {kind: GeneratedWorkload(operations=operations)})
+
+    def _verification(
         self, runs: Sequence[GeneratedRun], generated: Mapping[str, GeneratedWorkload],
         examples: Sequence[JsonObject] = (),
     ) -> GeneratedVerification:  # fmt: skip
-        """Return the verification of some workloads."""
         return GeneratedVerification(
             declared=replace(self._declared, actions=[each.action for run in runs for each in run.steps]),
             runs=runs,
@@ -248,19 +237,11 @@ async def _anything(_: World) -> None:
 def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str) -> Iterator[GeneratedStep]:
     first = run[0]
     if first.before is not None:
-        yield _step(Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
-    for operation in run:
-        yield _step(
-            Operate(f"{name}: {operation}", operation.kind, operation.after, references, before=operation.before),
-            operation,
-        )
-    yield _step(Operate(f"{name}: delete", None, run[-1].after))
-
-
-def _step(action: Operate, operation: Operation | None = None) -> GeneratedStep:
-    is_harmful = operation is not None and operation.is_harmful
-    step = WorkloadStep(action.__name__, is_harmful=is_harmful)
-    return GeneratedStep(step=step, action=action, operation=operation)
+        yield GeneratedStep(action=Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
+    for each in run:
+        action = Operate(f"{name}: {each}", each.kind, each.after, references, before=each.before)
+        yield GeneratedStep(action=action, operation=each)
+    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after))
 
 
 class Operate:
@@ -312,11 +293,12 @@ class Operate:
             return
         if self._kind is OperationKind.RECREATE:
             await _until_gone(client, kind, obj)
-        await _create_references(client, self.references)
+        for tree in self.references:
+            await create_missing(client, tree)
         try:
             await self._write(client, kind)
         except ApiError as error:
-            # A webhook, or a rule that the generator does not know, may refuse it: as a user's request.
+            # A webhook may refuse it, or a rule that is not in the schema, as it may refuse a user's request.
             if error.code not in (400, 403, 422):
                 raise
             self.refusal = str(error)
@@ -324,13 +306,13 @@ class Operate:
     async def _write(self, client: Client, kind: Kind[Any]) -> None:
         """Create the object, or send its difference to the stored one, as ``kubectl apply`` does.
 
-        A server-side apply would keep defaults inside of objects that are left out now: nobody owns them.
+        A server-side apply would keep defaults inside of objects that are left out now: they have no owner.
         """
         desired = self.obj
         metadata: JsonObject = desired["metadata"]
         existing = await client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
         if existing is None:
-            await client.create(Unstructured.from_tree(desired), field_owner=_FIELD_OWNER)
+            await client.create(Unstructured.from_tree(desired), field_owner=USER)
             return
         stored = to_dict(existing)
         kept: JsonObject = {name: value for name, value in stored.items() if name in _KEPT}
@@ -342,7 +324,7 @@ class Operate:
             others = {key: value for key, value in present.items() if key not in removed}
             changed["metadata"][name] = others | metadata.get(name, {})
         patch = merge_patch(create_merge_patch(stored, changed))
-        await client.patch(existing, patch, field_owner=_FIELD_OWNER)
+        await client.patch(existing, patch, field_owner=USER)
 
 
 async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> None:
@@ -350,11 +332,3 @@ async def _until_gone(client: Client, kind: Kind[Any], obj: Unstructured) -> Non
         if await client.get_or_none(kind, obj.metadata.name, namespace=obj.metadata.namespace) is None:
             return
         await asyncio.sleep(1.0)
-
-
-async def _create_references(client: Client, references: Iterable[JsonObject]) -> None:
-    for tree in references:
-        try:
-            await client.create(Unstructured.from_tree(tree), field_owner=_FIELD_OWNER)
-        except AlreadyExistsError:
-            continue

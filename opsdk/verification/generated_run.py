@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from opsdk.apimachinery.object import Unstructured
-from opsdk.engine.world.declaration import World
+from opsdk.engine.world.declaration import Action, SimulatedOperator, World, name_of
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
 from opsdk.structured_merge.value import JsonObject
@@ -24,6 +24,7 @@ from opsdk.verification.causes import causes_of
 from opsdk.verification.field_reach import FieldReach, trials
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification, Operate
 from opsdk.verification.guided_run import WorkloadStep, run_guided
+from opsdk.verification.objects import USER
 from opsdk.verification.oracles import (
     Oracle,
     OracleFinding,
@@ -41,9 +42,8 @@ from opsdk.verification.workload.schema_fields import NAMESPACE, SchemaBudget, f
 from opsdk.verification.workload.values import ValueClass
 from opsdk.verification.workload_gaps import WorkloadGaps
 
-__all__ = ["GeneratedSummary", "Shifted", "check_generated"]
+__all__ = ["GeneratedSummary", "check_generated", "run_undisturbed"]
 
-_SEED: Final = 0
 _MAX_SHOWN: Final = 5
 _EMPTY: Final = RestState()
 
@@ -277,14 +277,9 @@ class _Check:
         self, actions: Sequence[Operate], steps: Sequence[WorkloadStep] = (), *,
         shifted: bool = False, with_senders: bool = False,
     ) -> Outcome:  # fmt: skip
-        """Run actions. A shifted run has other random numbers and resource versions."""
-        self._summary.runs += 1
         steps = steps or [WorkloadStep(action.__name__) for action in actions]
-        first = Shifted(actions[0]) if shifted else actions[0]
-        declared = replace(self._verification.declared, actions=[first, *actions[1:]])
-        outcome = run_guided(declared, steps, seed=_SEED + shifted, with_senders=with_senders)
-        self._summary.connections.update(dict.fromkeys(outcome.connections))
-        return outcome
+        declared = replace(self._verification.declared, actions=actions)
+        return run_undisturbed(declared, steps, self._summary, shifted=shifted, with_senders=with_senders)
 
     def _key(self, kind: str) -> str:
         """Return the storage key of the custom resource."""
@@ -309,11 +304,33 @@ class _Check:
             self._summary.add(msgspec.structs.replace(finding, causes=tuple(causes_of(outcome, texts))))
 
 
-class Shifted:
+def run_undisturbed(
+    declared: SimulatedOperator, steps: Sequence[WorkloadStep], summary: GeneratedSummary, *, shifted: bool,
+    with_senders: bool,
+) -> Outcome:  # fmt: skip
+    """Run a workload once, and count the run.
+
+    Args:
+        declared: the operator, with the actions of the workload in their order.
+        steps: the workload.
+        summary: gets the run and the targets that it was refused.
+        shifted: with other random numbers, and other resource versions.
+        with_senders: see `WorldRun`.
+    """
+    summary.runs += 1
+    if shifted:
+        first, *others = declared.actions
+        declared = replace(declared, actions=[_Shifted(first), *others])
+    outcome = run_guided(declared, steps, seed=int(shifted), with_senders=with_senders)
+    summary.connections.update(dict.fromkeys(outcome.connections))
+    return outcome
+
+
+class _Shifted:
     """The first action, after a write that gives all later objects other resource versions."""
 
-    def __init__(self, action: Operate) -> None:
-        self.__name__ = action.__name__
+    def __init__(self, action: Action) -> None:
+        self.__name__ = name_of(action)
         self._action = action
 
     async def __call__(self, world: World) -> None:
@@ -322,5 +339,5 @@ class Shifted:
             "kind": "ConfigMap",
             "metadata": {"name": "verify-shift", "namespace": NAMESPACE},
         }
-        await world.client.create(Unstructured.from_tree(tree), field_owner="user")
+        await world.client.create(Unstructured.from_tree(tree), field_owner=USER)
         await self._action(world)

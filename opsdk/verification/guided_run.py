@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from opsdk.engine.connections import refusal_of
 from opsdk.engine.world.declaration import SimulatedOperator
-from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.outcome import Outcome
-from opsdk.engine.world.replica import Replica
-from opsdk.engine.world.rest import Rest
-from opsdk.engine.world.rest_state import RestState, is_retrying
-from opsdk.engine.world.run import WorldRun
-from opsdk.rest.config import RestConfig
-from opsdk.structured_merge.value import JsonObject
+from opsdk.engine.world.rest_state import RestState
 from opsdk.verification.disturbances import Disturbance
 from opsdk.verification.disturbers import GuidedDisturber, disturber_of
 from opsdk.verification.life.external import records_of
+from opsdk.verification.resting_run import RestingRun
 
 __all__ = ["WorkloadRun", "WorkloadStep", "outside_text", "run_guided"]
 
-_QUIET: Final = 60.0
-"""Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
-_SHORTEST: Final = 0.01
-"""Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
-_LONGEST: Final = 300.0
-"""Virtual seconds after which the next action does not wait any longer."""
 _RESTLESS: Final = ("calm: ", "hot loop: ", "restart: ")
 """How violations begin that say that writes go on."""
-_SUBJECT: Final = "the verification"
 
 
 class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -67,7 +53,7 @@ def run_guided(
     return WorkloadRun(declared, steps, disturber_of(disturbance), seed=seed, with_senders=with_senders).execute()
 
 
-class WorkloadRun(WorldRun):
+class WorkloadRun(RestingRun):
     """One run of a workload.
 
     Args:
@@ -77,12 +63,7 @@ class WorkloadRun(WorldRun):
         seed: of every random number.
         order: see `WorldRun`.
         with_senders: see `WorldRun`.
-
-    Attributes:
-        hurry: set to end the present rest: the next action comes at once.
     """
-
-    subject = _SUBJECT
 
     def __init__(
         self,
@@ -96,35 +77,8 @@ class WorkloadRun(WorldRun):
     ) -> None:
         super().__init__(declared, seed=seed, order=order, disturber=disturber, with_senders=with_senders)
         self._steps = steps
-        self.hurry = asyncio.Event()
-        self._rest = Rest(quiet=_QUIET, longest=_LONGEST)
         self._states: dict[int, RestState] = {}
-        self._restless: dict[str, None] = {}
         disturber.attach(self)
-
-    # -------------------------------------------------------------- for disturbers
-    @property
-    def config(self) -> RestConfig:
-        """The configuration of a client that is neither the operator nor its user."""
-        return self.cluster.env.config
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The replicas of the operator."""
-        return self.cluster.replicas
-
-    @property
-    def systems(self) -> Any:
-        """The doubles of external systems."""
-        return self.cluster.systems
-
-    def child(self, key: str) -> tuple[JsonObject, JsonObject] | None:
-        """Return an object as it is stored, and the part that the operator owns; None if it does not exist."""
-        return self.state.child(key)
-
-    def report(self, violation: str) -> None:
-        """Add a violation of the run."""
-        self.problems.append(violation)
 
     # -------------------------------------------------------------- the run
     async def play(self) -> list[str]:
@@ -151,14 +105,11 @@ class WorkloadRun(WorldRun):
     def complete(self, outcome: Outcome) -> Outcome:
         """Return the result with the states at rest, and the writes that went on there."""
         states = {} if outcome.connections else self._states
-        restless = self._restless_writes(outcome.violations)
-        return replace(outcome, states=states, restless=restless, entries=records_of(self.systems))
-
-    def _restless_writes(self, violations: Sequence[str]) -> Sequence[str]:
-        """Return the writes that went on, with the last one before a violation that says so."""
-        if self.writes and any(each.startswith(_RESTLESS) for each in violations):
-            self._restless.setdefault(_text_of(self.writes[-1]))
-        return list(self._restless)
+        if self.writes and any(each.startswith(_RESTLESS) for each in outcome.violations):
+            self.note_restless(self.writes[-1])
+        return replace(
+            outcome, states=states, restless=list(self.restless), entries=records_of(self.cluster.systems)
+        )  # fmt: skip
 
     async def _note_rest(self, number: int) -> None:
         """Note the state at the rest after some steps, and the checks that do not hold there.
@@ -170,43 +121,13 @@ class WorkloadRun(WorldRun):
         if not number or not self._steps[number - 1].is_harmful:
             self.problems += await self.cluster.failed_checks(self.declared.at_rest, self.seed)
 
-    # -------------------------------------------------------------- rests
-    def on_write(self, exchange: Exchange) -> None:
-        """Let the quiet time start anew, too."""
-        super().on_write(exchange)
-        self._rest.note_write(exchange.time)
-
     async def _rest_with_all_seen(self, *, fails: bool = False) -> None:
         """Wait until the operator is at rest, and once more if its view was released only then."""
         await self.rest(fails=fails)
         if await self.disturber.on_rest():
             await self.rest()
 
-    async def rest(self, *, fails: bool = False) -> None:
-        """Wait until the operator wrote nothing for a while, or until the next action comes early.
-
-        An operator that has failed for long waits for minutes before its next attempt, which may write.
-
-        Args:
-            fails: its attempts may fail for ever: then nothing waits for the next one.
-        """
-        loop, rest = asyncio.get_running_loop(), self._rest
-        rest.begin(loop.time())
-        while not self.hurry.is_set() and not rest.is_overdue(now := loop.time()):
-            if rest.is_reached(now) and (fails or not is_retrying(self.cluster.records)):
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(rest.due(now) - now, _SHORTEST)):
-                    await self.hurry.wait()
-        if not rest.is_reached(loop.time()) and not self.hurry.is_set():
-            began = rest.last_write - _QUIET
-            self._restless.update(dict.fromkeys(_text_of(each) for each in self.writes if each.time >= began))
-
-
-def _text_of(exchange: Exchange) -> str:
-    return f"{exchange.method} {exchange.path}"
-
 
 def outside_text(target: str) -> str:
     """Return the sentence about a target outside of the simulated cluster, and what to add."""
-    return refusal_of(target, _SUBJECT)
+    return refusal_of(target, RestingRun.subject)

@@ -114,19 +114,25 @@ class StateDifference(msgspec.Struct, frozen=True):
     text: str
 
 
-def state_differences_of(alone: RestState, state: RestState) -> list[StateDifference]:
-    """Return how a state differs from that of an object which is created with the same content."""
+def state_differences_of(expected: RestState, state: RestState, usually: str = _CREATED_SO) -> list[StateDifference]:
+    """Return how a state differs from the expected one.
+
+    Args:
+        expected: such as that of an object which is created with the same content.
+        state: the other one.
+        usually: says where the expected state comes from.
+    """
     differences = [
         StateDifference(f"{key} {_INDEX.sub('[]', path)}", f"{subject_of(key)} {text}")
-        for key, path, text in state_differences(alone, state, _CREATED_SO)
+        for key, path, text in state_differences(expected, state, usually)
     ]
     for key, reason in sorted(state.unready.items()):
-        if key not in alone.unready:
-            text = f"{subject_of(key)} is not ready: {reason}; it is ready {_CREATED_SO}"
+        if key not in expected.unready:
+            text = f"{subject_of(key)} is not ready: {reason}; it is ready {usually}"
             differences.append(StateDifference(f"{key} ready", text))
     for key, error in sorted(state.failing.items()):
-        if key not in alone.failing:
-            text = f"the reconcile of {key} fails: {error}; it succeeds {_CREATED_SO}"
+        if key not in expected.failing:
+            text = f"the reconcile of {key} fails: {error}; it succeeds {usually}"
             differences.append(StateDifference(f"{key} fails", text))
     return differences
 

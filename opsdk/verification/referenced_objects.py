@@ -28,7 +28,7 @@ _ROOTS: Final[Mapping[str, JsonObject]] = {
         "allowVolumeExpansion": True,
     },
 }
-"""Required fields by kind. Objects of other kinds are not created: who defines them is not known."""
+"""Required fields by kind. Objects of other kinds are not created: their definitions are not known."""
 _NAMESPACED: Final = frozenset({"ConfigMap", "Secret", "ServiceAccount"})
 
 

@@ -53,8 +53,8 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
         reference: the state of the reference run.
         state: that of the disturbed run.
         mask: what is not compared.
-        counted: compare how often objects were created and deleted. Fewer times are no violation: who sees two changes
-            at once does not take the step between them.
+        counted: compare how often objects were created and deleted. Fewer times are no violation: an operator
+            that sees two changes at once skips the step between them.
     """
     texts = [
         f"state at rest: {subject_of(key)} {text}"

@@ -7,16 +7,17 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from opsdk.aio.randomness import seeded
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.engine.world.outcome import Outcome
 from opsdk.errors import UsageError
+from opsdk.verification.attack_summary import AttackSummary
 from opsdk.verification.causes import Cause, cause_lines, causes_of
 from opsdk.verification.disturbances import (
     COUNTED,
@@ -25,9 +26,9 @@ from opsdk.verification.disturbances import (
     NOTHING_ATTACKED,
     Disturbance,
     DisturbanceKind,
-    by_kind,
     guided_disturbances,
     most_different,
+    title_of,
 )
 from opsdk.verification.guided_run import WorkloadStep, outside_text, run_guided
 from opsdk.verification.processes import run_in_processes
@@ -97,7 +98,7 @@ class BrokenRun:
     def title(self) -> str:
         """The disturbance, in words."""
         replicas = f", with {self.replicas} replicas" if self.replicas > 1 else ""
-        return f"{self.disturbance or 'without a disturbance'}{replicas}"
+        return f"{title_of(self.disturbance)}{replicas}"
 
     @property
     def sorts(self) -> frozenset[str]:
@@ -107,42 +108,17 @@ class BrokenRun:
 
 
 @dataclass(kw_only=True)
-class VerificationSummary:
+class VerificationSummary(AttackSummary[BrokenRun]):
     """What was verified.
 
     Attributes:
-        workloads: number of workloads.
-        with_standby: number of those that ran with a standby too.
-        runs: number of disturbances that were run, by kind.
-        omitted: number of disturbances of the budget for which there was no time, by kind.
-        beyond: number of disturbances beyond the budget, by kind.
-        unrepeated: number of broken runs that were not confirmed: equal runs of the operator differ.
-        uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
+        with_standby: number of workloads that ran with a standby too.
         connections: targets outside of the simulated cluster that were refused, each once. What reaches for them was
             not verified.
-        seconds: of real time.
-        broken: what the operator does not survive, each sort once for each resource.
     """
 
-    workloads: int = 0
     with_standby: int = 0
-    runs: Counter[DisturbanceKind] = field(default_factory=Counter)
-    omitted: Counter[DisturbanceKind] = field(default_factory=Counter)
-    beyond: Counter[DisturbanceKind] = field(default_factory=Counter)
-    unrepeated: int = 0
-    uncompared: dict[str, None] = field(default_factory=dict)
     connections: dict[str, None] = field(default_factory=dict)
-    seconds: float = 0.0
-    broken: list[BrokenRun] = field(default_factory=list)
-
-    def add(self, run: BrokenRun) -> None:
-        """Add a broken run, unless another one breaks the same invariants: one bug shows at many places."""
-        if self.is_new(run):
-            self.broken.append(run)
-
-    def is_new(self, run: BrokenRun) -> bool:
-        """Whether no other run breaks the same invariants."""
-        return all(run.sorts != each.sorts for each in self.broken)
 
     def advice(self) -> Iterator[str]:
         """Yield what makes the verification weak, and what to do, one sentence each."""
@@ -157,7 +133,7 @@ class VerificationSummary:
     def gaps(self) -> Iterator[str]:
         """Yield why a verification without a bug proves nothing, or less than its budget, and what to change."""
         if self.omitted:
-            spent, budget = self.runs.total(), self.runs.total() + self.omitted.total()
+            spent, budget = self.runs.total(), self.planned.total()
             yield (
                 f"unfinished: the time limit ended after {spent} of {budget} disturbances: pass a longer time_limit, "
                 f"or a smaller budget"
@@ -176,7 +152,7 @@ class VerificationSummary:
             total.workloads += part.workloads
             total.with_standby += part.with_standby
             total.runs += part.runs
-            total.omitted += part.omitted
+            total.planned += part.planned
             total.beyond += part.beyond
             total.unrepeated += part.unrepeated
             total.uncompared.update(part.uncompared)
@@ -187,18 +163,9 @@ class VerificationSummary:
         return total
 
     @property
-    def bugs(self) -> str:
-        """The number of broken runs, in words."""
-        return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
-
-    def __str__(self) -> str:
-        omitted = f"; {self.omitted.total()} left for lack of time: {by_kind(self.omitted)}" if self.omitted else ""
-        omitted += f"; {self.beyond.total()} beyond the budget: {by_kind(self.beyond)}" if self.beyond else ""
+    def _workloads_text(self) -> str:
         standby = f", {self.with_standby} of them with a standby" if self.with_standby else ""
-        runs = (
-            f"{self.runs.total()} disturbances of {self.workloads} workloads{standby} ({by_kind(self.runs)}{omitted})"
-        )
-        return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
+        return f"{super()._workloads_text}{standby}"
 
 
 def verify(
@@ -260,7 +227,7 @@ def run_verification(
         progress(summary)
     places = [(number, each) for number, workload in enumerate(calm) for each in workload.disturbances(kinds)]
     chosen, beyond = most_different(places, budget)
-    summary.beyond = beyond
+    summary.planned, summary.beyond = Counter(each.kind for _, each in chosen), beyond
     attack = _Attack(calm, name, began + time_limit)
     if (number := min(processes, len(calm))) > 1:
         parts = [_part(attack, [each for each in chosen if each[0] % number == first]) for first in range(number)]
@@ -301,8 +268,7 @@ class _Attack:
         summary = VerificationSummary()
         for number, disturbance in places:
             if time.monotonic() > self._deadline:
-                summary.omitted[disturbance.kind] += 1
-                continue
+                break
             self._disturb(self._workloads[number], disturbance, summary)
             progress(summary)
         return summary
@@ -342,7 +308,7 @@ def draw_workload(declared: SimulatedOperator, seed: int) -> Sequence[WorkloadSt
     """Return the actions that a seed draws: each of them once, then some more in any order."""
     if not declared.actions:
         raise UsageError("there is nothing to verify: declare actions, such as one that creates an object")
-    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    rng = seeded(seed)
     names = [name_of(action) for action in declared.actions][:_MAX_ACTIONS]
     names += [rng.choice(names) for _ in range(_MAX_ACTIONS - len(names))] if seed else []
     return [WorkloadStep(name, rng.getrandbits(30)) for name in names]

@@ -10,7 +10,7 @@ from typing import Any
 import envtest
 from opsdk import Operator
 from opsdk.engine.doubles import factory_of
-from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.oracles import OracleFinding
 from tests.corpus.case import CorpusCase
@@ -73,6 +73,5 @@ def generated_for(operator: Callable[[], Operator], case: CorpusCase) -> Generat
     def environment(definitions: Sequence[Any]) -> envtest.Environment:
         return envtest.Environment(controllers="cluster", controller_events=False, crds=definitions)
 
-    return generated_verification(
-        factory_of(operator, None), environment=environment, examples=case.examples, operations=OPERATIONS
-    )
+    verified = VerifiedOperator(factory_of(operator, None), environment=environment)
+    return verified.generated(examples=case.examples, operations=OPERATIONS)

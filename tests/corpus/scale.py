@@ -20,7 +20,7 @@ from planned_scenarios import SCENARIOS
 
 import envtest
 from opsdk.engine.doubles import factory_of
-from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.verify import run_verification
 from tests.corpus.acto import CASES as ACTO
@@ -87,9 +87,8 @@ def generated_of(name: str, seed: int) -> GeneratedVerification:
         doubles = factory_of(SCENARIOS[name].operator, SCENARIOS[name].doubles)
     else:
         doubles = factory_of(case.repaired, None)
-    return generated_verification(
-        doubles, environment=environment, examples=case.examples if case else (), operations=_MOST_OPERATIONS, seed=seed
-    )
+    operator = VerifiedOperator(doubles, environment=environment)
+    return operator.generated(examples=case.examples if case else (), operations=_MOST_OPERATIONS, seed=seed)
 
 
 def operations_in(verification: GeneratedVerification) -> int:

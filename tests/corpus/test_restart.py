@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from opsdk.engine.world.cluster import SimulatedCluster
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.replica import Observer
 from opsdk.engine.world.runner import WorldRunner
@@ -44,7 +44,7 @@ class RestartingRun:
 
     async def decide(self, exchange: Exchange) -> Fault | None:
         """Crash after each write, but not forever: some operators need two writes in one pass."""
-        return Fault.CRASH_AFTER_WRITE if changes_state(exchange) and len(self.crashes) < 8 else None
+        return Fault.CRASH_AFTER_WRITE if exchange.changes_state and len(self.crashes) < 8 else None
 
     async def hold(self, exchange: Exchange, body: bytes) -> bool:
         """Note the revision at which a first view is complete."""
@@ -85,7 +85,7 @@ def test_a_restart_never_shows_the_past(case: CorpusCase) -> None:
         later = [revision for (client, _), revision in run.views.items() if start_of(client) > start_of(crashed)]
         assert later
         assert min(later) >= last_write
-    reads = [each for each in run.observer.exchanges if not each.is_write and not is_lease(each)]
+    reads = [each for each in run.observer.exchanges if not each.is_write and not each.is_lease]
     assert all(is_fresh(each.target, is_watch=each.is_watch) for each in reads)
     assert any("sendInitialEvents=true" in each.target for each in reads)
 

@@ -18,7 +18,7 @@ from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
-from opsdk.cli.plan.inputs import operator_on_doubles
+from opsdk.cli.plan.request import OperatorChoice
 from opsdk.cli.project import current_project
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.environments import environment_factory
@@ -50,8 +50,7 @@ def fresh_operator(state: ClusterSnapshot | None = None) -> Operator:
     package = current_project().package
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
-    operator = load_operator("")
-    return operator if state is None else operator_on_doubles(operator, "", "", (), state)
+    return load_operator("") if state is None else OperatorChoice(reference="").on_doubles(state)
 
 
 async def installed(parts: PackageInputs, samples: Sequence[JsonObject], way: str, operator: str) -> ClusterSnapshot:

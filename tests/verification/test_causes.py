@@ -8,7 +8,7 @@ import planted.shapes
 import pytest
 from planted.table import Planted
 
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.engine.world.outcome import Outcome
 from opsdk.verification.causes import cause_lines, causes_of
 from opsdk.verification.disturbances import Disturbance, DisturbanceKind

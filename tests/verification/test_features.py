@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.life.run import check_life
 

@@ -12,7 +12,7 @@ import envtest
 from opsdk import Operator
 from opsdk.engine.doubles import factory_of
 from opsdk.errors import UsageError
-from opsdk.verification.generated import GeneratedVerification, generated_verification
+from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.guided_run import run_guided
 
 COUNTED_ID = "applications default/example status.record.id"
@@ -22,11 +22,11 @@ COUNTED_ID = "applications default/example status.record.id"
 def generated(name: str, operations: int = 12) -> GeneratedVerification:
     """The workloads of a sample."""
     scenario = SCENARIOS[name]
-    return generated_verification(
+    operator = VerifiedOperator(
         factory_of(scenario.operator, scenario.doubles),
         environment=lambda definitions: envtest.Environment(controllers="cluster", crds=definitions),
-        operations=operations,
     )
+    return operator.generated(operations=operations)
 
 
 @pytest.mark.parametrize("name", ["websites", "greetings", "applications", "databases"])
@@ -66,4 +66,4 @@ def test_the_samples_survive(name: str) -> None:
 def test_an_operator_without_kinds_of_its_own_is_refused() -> None:
     """There is no schema to generate objects from."""
     with pytest.raises(UsageError, match="declares no kind of its own"):
-        generated_verification(factory_of(partial(Operator, "a"), None), environment=lambda _: envtest.Environment())
+        VerifiedOperator(factory_of(partial(Operator, "a"), None), environment=lambda _: envtest.Environment())

@@ -1,4 +1,4 @@
-"""What ``opsdk plan`` reads from the command line: snapshots, changes, the operator with its flags."""
+"""What ``opsdk plan`` reads from the command line: the doubles, and the changes of the user."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from opsdk.apimachinery.kinds import unstructured_kind
-from opsdk.builder.flags import parse_flags
-from opsdk.builder.operator import Operator
 from opsdk.cli.kubectl_apply import apply_as_kubectl
-from opsdk.cli.loading import load, load_operator, place_of
+from opsdk.cli.loading import load, place_of
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
@@ -20,30 +18,6 @@ from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject
-
-
-def planned_operator(reference: str, flags: Sequence[str]) -> Operator:
-    """Return the operator with its flags, such as ``max-replicas=3``. Raises `UsageError`."""
-    return _with_flags(load_operator(reference), flags)
-
-
-def operator_on_doubles(
-    operator: Operator, reference: str, doubles: str, flags: Sequence[str], snapshot: ClusterSnapshot
-) -> Operator:
-    """Return the operator that uses the doubles of its external systems; the operator itself if it has none.
-
-    Args:
-        operator: as it is declared.
-        reference: that names it; empty for that of the project.
-        doubles: ``MODULE:NAME`` of the function that creates the doubles; empty for that of the project.
-        flags: of the operator.
-        snapshot: the state that the doubles begin with.
-
-    Raises:
-        UsageError: the function cannot be loaded, fails, or returns something else.
-    """
-    factory = load_doubles(reference, doubles)
-    return operator if factory is None else _with_flags(factory(snapshot).operator(), flags)
 
 
 def load_doubles(reference: str, doubles: str) -> DoublesFactory | None:
@@ -80,12 +54,6 @@ def _doubles_of_project(reference: str) -> str:
     """Return the doubles of the project around the current folder, if a reference is that of its operator."""
     project = find_project(Path.cwd())
     return project.doubles if project is not None and reference in ("", project.operator) else ""
-
-
-def _with_flags(operator: Operator, flags: Sequence[str]) -> Operator:
-    words = [f"--{flag}" for flag in flags]
-    operator.options, _ = parse_flags(operator.name, operator.options, words, {})
-    return operator
 
 
 # ------------------------------------------------------------------ changes

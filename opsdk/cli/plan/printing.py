@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich.console import Console
@@ -11,9 +11,9 @@ from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import print_json
 from opsdk.cli.plan.options import PlanFormat
 from opsdk.engine.plan import ConsequenceKind, Plan
-from opsdk.engine.plan_text import markdown_lines, text_lines
+from opsdk.engine.plan_text import StyledLine, markdown_lines, text_lines
 
-__all__ = ["plan_status", "print_plan"]
+__all__ = ["plan_status", "print_lines", "print_plan"]
 
 
 def print_plan(planned: Plan, output: PlanFormat) -> None:
@@ -23,9 +23,14 @@ def print_plan(planned: Plan, output: PlanFormat) -> None:
     elif output is PlanFormat.MARKDOWN:
         print("\n".join(markdown_lines(planned)))
     else:
-        console = Console(soft_wrap=True, highlight=False)
-        for line in text_lines(planned):
-            console.print(line.text, style=line.style, markup=False)
+        print_lines(text_lines(planned))
+
+
+def print_lines(lines: Iterable[StyledLine]) -> None:
+    """Print styled lines to standard output."""
+    console = Console(soft_wrap=True, highlight=False)
+    for line in lines:
+        console.print(line.text, style=line.style, markup=False)
 
 
 def plan_status(planned: Plan, *, allow_unseen: bool = False, fail_on: Sequence[ConsequenceKind] = ()) -> int:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load_operator
 from opsdk.cli.output import show_progress
-from opsdk.cli.plan.inputs import operator_on_doubles, planned_operator
+from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
 from opsdk.engine.snapshot import ClusterSnapshot, SnapshotKind
 from opsdk.engine.snapshot_reader import take_snapshot
@@ -80,7 +82,7 @@ class OperatorChoice:
     @cached_property
     def operator(self) -> Operator:
         """The operator with its flags."""
-        return planned_operator(self.reference, self.flags)
+        return self._with_flags(load_operator(self.reference))
 
     @property
     def namespace(self) -> str:
@@ -104,8 +106,21 @@ class OperatorChoice:
         return RuleSet.everything() if self.all_permissions else None
 
     def on_doubles(self, state: ClusterSnapshot) -> Operator:
-        """Return the operator that uses the doubles of its external systems."""
-        return operator_on_doubles(self.operator, self.reference, self.doubles, self.flags, state)
+        """Return the operator that uses the doubles of its external systems; the operator itself if it has none.
+
+        Args:
+            state: that the doubles begin with.
+
+        Raises:
+            UsageError: the doubles cannot be loaded, fail, or are something else.
+        """
+        factory = load_doubles(self.reference, self.doubles)
+        return self.operator if factory is None else self._with_flags(factory(state).operator())
+
+    def _with_flags(self, operator: Operator) -> Operator:
+        words = [f"--{flag}" for flag in self.flags]
+        operator.options, _ = parse_flags(operator.name, operator.options, words, {})
+        return operator
 
     @property
     def words(self) -> list[str]:

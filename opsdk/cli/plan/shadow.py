@@ -7,15 +7,14 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from rich.console import Console
 
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import print_json
 from opsdk.cli.plan.options import PlanFormat
+from opsdk.cli.plan.printing import print_lines
 from opsdk.cli.plan.request import ClusterChoice, OperatorChoice
 from opsdk.engine.environments import EnvironmentFactory
 from opsdk.engine.shadow.outcome import (
-    Disagreement,
     ShadowOutcome,
     disagreement_lines,
     markdown_lines,
@@ -74,26 +73,20 @@ def compare_with_leader(run: ShadowRun, output: PlanFormat) -> ShadowOutcome:
 
     Text is printed when a disagreement is found; the other formats at the end.
     """
-    console = Console(soft_wrap=True, highlight=False)
-
-    def report(disagreement: Disagreement) -> None:
-        for line in disagreement_lines(disagreement):
-            console.print(line.text, style=line.style, markup=False)
 
     def begun() -> None:
         print(f"opsdk: {run.operator.name} runs beside its leader, and writes nothing; Ctrl-C ends it", file=sys.stderr)
 
     run.begun = begun
     if output is PlanFormat.TEXT:
-        run.report = report
+        run.report = lambda disagreement: print_lines(disagreement_lines(disagreement))
     outcome = asyncio.run(_until_signal(run))
     if output is PlanFormat.JSON:
         print_json(msgspec.to_builtins(outcome))
     elif output is PlanFormat.MARKDOWN:
         print("\n".join(markdown_lines(outcome)))
     else:
-        for line in summary_lines(outcome):
-            console.print(line.text, style=line.style, markup=False)
+        print_lines(summary_lines(outcome))
     return outcome
 
 

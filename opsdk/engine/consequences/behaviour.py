@@ -26,39 +26,21 @@ def behaviour_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what the operator did that it should not do."""
     outcome, subject = evidence.outcome, f"operator {evidence.operator}"
     if outcome.failure:
-        yield Consequence(
-            kind=ConsequenceKind.OPERATOR_FAILED, severity=Severity.DANGER, subject=subject, message=outcome.failure
-        )
+        yield Consequence(ConsequenceKind.OPERATOR_FAILED, Severity.DANGER, subject, outcome.failure)
     for refusal in outcome.refused:
         times = f" ({refusal.count} times)" if refusal.count > 1 else ""
-        yield Consequence(
-            kind=ConsequenceKind.REFUSED,
-            severity=Severity.DANGER,
-            subject=subject,
-            message=f"{refusal.method} {refusal.path} is refused{times}: {refusal.message}{_advice(refusal)}",
-        )
+        message = f"{refusal.method} {refusal.path} is refused{times}: {refusal.message}{_advice(refusal)}"
+        yield Consequence(ConsequenceKind.REFUSED, Severity.DANGER, subject, message)
     for reason in outcome.refused_changes:
-        yield Consequence(
-            kind=ConsequenceKind.REFUSED,
-            severity=Severity.DANGER,
-            subject="your change",
-            message=f"is refused: {reason}",
-        )
+        yield Consequence(ConsequenceKind.REFUSED, Severity.DANGER, "your change", f"is refused: {reason}")
     for record in outcome.failing:
         unread = evidence.unread_by(record.controller, failing_subject(record))
         may_pass = f" (it looks at {unread[0]}, which was not read)" if unread else ""
-        yield Consequence(
-            kind=ConsequenceKind.RECONCILE_FAILS,
-            severity=Severity.WARNING if unread else Severity.DANGER,
-            subject=failing_subject(record),
-            message=f"its reconcile fails, also at the end{may_pass}: {record.detail}",
-        )
+        message = f"its reconcile fails, also at the end{may_pass}: {record.detail}"
+        severity = Severity.WARNING if unread else Severity.DANGER
+        yield Consequence(ConsequenceKind.RECONCILE_FAILS, severity, failing_subject(record), message)
     for text in (*outcome.hot_loops, *map(str, outcome.loops)):
-        yield Consequence(kind=ConsequenceKind.LOOP, severity=Severity.DANGER, subject=subject, message=text)
+        yield Consequence(ConsequenceKind.LOOP, Severity.DANGER, subject, text)
     if not outcome.reached and not outcome.failure and not outcome.hot_loops:
-        yield Consequence(
-            kind=ConsequenceKind.NO_FIXPOINT,
-            severity=Severity.DANGER,
-            subject=subject,
-            message=f"it still writes after {outcome.seconds:.0f} s of virtual time",
-        )
+        message = f"it still writes after {outcome.seconds:.0f} s of virtual time"
+        yield Consequence(ConsequenceKind.NO_FIXPOINT, Severity.DANGER, subject, message)

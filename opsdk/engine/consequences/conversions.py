@@ -36,12 +36,8 @@ def conversion_consequences(evidence: Evidence) -> Iterator[Consequence]:
         served = [f"{spec['group']}/{version['name']}" for version in spec["versions"] if version.get("served")]
         for version in served:
             for problem, count in _problems(objects, version, converter, schemas).items():
-                yield Consequence(
-                    kind=ConsequenceKind.CONVERSION_LOSES_DATA,
-                    severity=Severity.DANGER,
-                    subject=change.subject,
-                    message=f"{count} {spec['names']['plural']} {problem}",
-                )
+                message = f"{count} {spec['names']['plural']} {problem}"
+                yield Consequence(ConsequenceKind.CONVERSION_LOSES_DATA, Severity.DANGER, change.subject, message)
 
 
 def _schema_of(version: JsonObject) -> StructuralSchema:

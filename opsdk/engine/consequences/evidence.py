@@ -13,7 +13,6 @@ from opsdk.engine.net_changes import NetChange, OwnerGraph
 from opsdk.engine.plan import ChangeAction
 from opsdk.engine.run import RunOutcome
 from opsdk.engine.snapshot_kinds import UnreadKinds
-from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.conversion import Converter
 
@@ -24,36 +23,33 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
     Attributes:
         operator: its name: the field managers of its controllers begin with it.
         finalizers: that the operator handles.
-        objects: of the snapshot.
+        converters: of its kinds.
         outcome: of the run.
-        changes: the net change of each object by its storage key.
         ownership: of the objects before and after.
         unread: what of the cluster the snapshot does not have.
-        callers: webhook configurations, APIServices and definitions of the cluster, as a fork does not have them.
     """
 
     operator: str
     finalizers: frozenset[str]
     converters: Mapping[GroupKind, Converter]
-    objects: Sequence[JsonObject]
     outcome: RunOutcome
-    changes: Mapping[str, NetChange]
     ownership: OwnerGraph
     unread: UnreadKinds
-    callers: Sequence[JsonObject] = ()
 
     @cached_property
     def by_uid(self) -> Mapping[str, NetChange]:
         """The changes by the uid of the object before them."""
         return {
-            str(change.before["metadata"].get("uid", "")): change for change in self.changes.values() if change.before
+            str(change.before["metadata"].get("uid", "")): change
+            for change in self.outcome.changes.values()
+            if change.before
         }
 
     @cached_property
     def by_kind(self) -> Mapping[str, Sequence[JsonObject]]:
         """The objects before the run by their kind: each deletion looks for definitions."""
         objects: dict[str, list[JsonObject]] = {}
-        for obj in self.objects:
+        for obj in self.outcome.begin.objects:
             objects.setdefault(obj["kind"], []).append(obj)
         return objects
 
@@ -85,13 +81,13 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         for obj in self.before(kind):
             if (current := self.at_end(obj)) is not None:
                 yield current
-        for change in self.changes.values():
+        for change in self.outcome.changes.values():
             if change.before is None and change.after is not None and change.after.get("kind") == kind:
                 yield change.after
 
     def of_kind(self, kind: str) -> Iterator[NetChange]:
         """Yield the changes of objects of a kind."""
-        return (change for change in self.changes.values() if change.latest.get("kind") == kind)
+        return (change for change in self.outcome.changes.values() if change.latest.get("kind") == kind)
 
     def is_deleted(self, obj: JsonObject) -> bool:
         """Whether an object of before is not there at the end."""
@@ -111,10 +107,6 @@ class Evidence(msgspec.Struct, kw_only=True, dict=True):
         owners = list(self.ownership.ancestors(pod))
         built_in = [owner for owner in owners if owner.get("kind") in WORKLOADS]
         return (built_in[-1:] or owners[:1] or [pod])[0]
-
-    def is_own(self, manager: str) -> bool:
-        """Whether a field manager is the operator, or one of its controllers."""
-        return is_manager_of(manager, (self.operator,))
 
 
 WORKLOADS = frozenset(

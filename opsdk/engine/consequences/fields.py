@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from opsdk.base.shortened import listed
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.ownership import own_fields
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
+from opsdk.engine.writes import is_manager_of
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
 from opsdk.structured_merge.value import JsonObject
 
@@ -20,7 +22,7 @@ _SHOWN: Final = 5
 
 def field_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to fields."""
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         if change.own and change.action is ChangeAction.UPDATE:
             yield from _taken_over(change, evidence)
             yield from _removed(change)
@@ -37,17 +39,13 @@ def _taken_over(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
     operators = (evidence.operator,)
     gained = own_fields(change.after, operators).difference(own_fields(change.before, operators))
     for manager, fields in before.items():
-        if evidence.is_own(manager):
+        if is_manager_of(manager, operators):
             continue
         lost = fields.difference(after.get(manager, FieldSet())).intersection(gained)
         paths = [format_path(path) for path in lost]
         if paths:
-            yield Consequence(
-                kind=ConsequenceKind.FIELD_TAKEN_OVER,
-                severity=Severity.WARNING,
-                subject=change.subject,
-                message=f"the operator takes over {_listed(paths)} from {manager}",
-            )
+            message = f"the operator takes over {listed(paths, _SHOWN)} from {manager}"
+            yield Consequence(ConsequenceKind.FIELD_TAKEN_OVER, Severity.WARNING, change.subject, message)
 
 
 def owners_of(obj: JsonObject) -> Mapping[str, FieldSet]:
@@ -60,11 +58,6 @@ def owners_of(obj: JsonObject) -> Mapping[str, FieldSet]:
     return owners
 
 
-def _listed(paths: list[str]) -> str:
-    rest = len(paths) - _SHOWN
-    return ", ".join(paths[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
 # ------------------------------------------------------------------ removed fields
 def _removed(change: NetChange) -> Iterator[Consequence]:
     """Yield the fields of the desired state that are set before and absent at the end."""
@@ -74,12 +67,8 @@ def _removed(change: NetChange) -> Iterator[Consequence]:
         if difference.new is None and difference.old is not None and not difference.path.startswith("status")
     ]
     if paths:
-        yield Consequence(
-            kind=ConsequenceKind.FIELD_REMOVED,
-            severity=Severity.WARNING,
-            subject=change.subject,
-            message=f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} removed",
-        )
+        message = f"{listed(paths, _SHOWN)} {'is' if len(paths) == 1 else 'are'} removed"
+        yield Consequence(ConsequenceKind.FIELD_REMOVED, Severity.WARNING, change.subject, message)
 
 
 # ------------------------------------------------------------------ definitions
@@ -100,12 +89,8 @@ def _pruned(evidence: Evidence) -> Iterator[Consequence]:
                 for path in set(_unknown(obj, schemas[version], "")):
                     users[path] += 1
         for path, count in users.items():
-            yield Consequence(
-                kind=ConsequenceKind.FIELD_PRUNED,
-                severity=Severity.DANGER,
-                subject=change.subject,
-                message=f"{path} is not in the new schema: {count} {names['plural']} lose it",
-            )
+            message = f"{path} is not in the new schema: {count} {names['plural']} lose it"
+            yield Consequence(ConsequenceKind.FIELD_PRUNED, Severity.DANGER, change.subject, message)
 
 
 def _schemas(definition: JsonObject) -> Mapping[str, JsonObject]:
@@ -146,11 +131,7 @@ def _unknown(value: object, schema: JsonObject, path: str) -> Iterator[str]:
 def _fights(evidence: Evidence) -> Iterator[Consequence]:
     """Yield the fields that several writers change in turns."""
     for turns in evidence.outcome.turns:
-        change = evidence.changes.get(turns.key)
+        change = evidence.outcome.changes.get(turns.key)
         if change is not None and not turns.path.startswith("status"):
-            yield Consequence(
-                kind=ConsequenceKind.FIGHT,
-                severity=Severity.DANGER,
-                subject=change.subject,
-                message=f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times",
-            )
+            message = f"{' and '.join(turns.writers)} change {turns.path} in turns, {turns.count} times"
+            yield Consequence(ConsequenceKind.FIGHT, Severity.DANGER, change.subject, message)

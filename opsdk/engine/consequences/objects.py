@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.engine.consequences.evidence import Evidence
 from opsdk.engine.net_changes import NetChange
+from opsdk.engine.ownership import own_fields
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
 from opsdk.structured_merge.value import JsonObject
 
@@ -37,7 +38,7 @@ _INTERRUPTING: Final = frozenset({
 
 def object_consequences(evidence: Evidence) -> Iterator[Consequence]:
     """Yield what happens to objects as a whole."""
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         if change.action is ChangeAction.REPLACE and change.own:
             yield _replaced(change, evidence)
         elif change.action is ChangeAction.DELETE or _begins_deletion(change):
@@ -53,25 +54,17 @@ def _secret(change: NetChange) -> Iterator[Consequence]:
     before, after = ((obj or {}).get("data") or {} for obj in (change.before, change.after))
     changed = sorted(key for key, value in before.items() if after.get(key) != value)
     if changed:
-        yield Consequence(
-            kind=ConsequenceKind.SECRET_CHANGED,
-            severity=Severity.DANGER,
-            subject=change.subject,
-            message=f"the values of {', '.join(changed)} change",
-        )
+        message = f"the values of {', '.join(changed)} change"
+        yield Consequence(ConsequenceKind.SECRET_CHANGED, Severity.DANGER, change.subject, message)
 
 
 def _replaced(change: NetChange, evidence: Evidence) -> Consequence:
     immutable = next(
         (refusal.message for refusal in evidence.outcome.refused if refusal.path.endswith(f"/{_name(change)}")), ""
     )
-    danger = change.latest["kind"] in _INTERRUPTING
-    return Consequence(
-        kind=ConsequenceKind.REPLACED,
-        severity=Severity.DANGER if danger else Severity.WARNING,
-        subject=change.subject,
-        message="it is deleted and created again" + (f": {immutable}" if immutable else ""),
-    )
+    severity = Severity.DANGER if change.latest["kind"] in _INTERRUPTING else Severity.WARNING
+    message = "it is deleted and created again" + (f": {immutable}" if immutable else "")
+    return Consequence(ConsequenceKind.REPLACED, severity, change.subject, message)
 
 
 def _name(change: NetChange) -> str:
@@ -101,9 +94,7 @@ def _deleted(change: NetChange, evidence: Evidence) -> Iterator[Consequence]:
         return
     if obj["kind"] == "PersistentVolumeClaim" and (policy := _reclaim_policy(obj, evidence)):
         reason = "its volume stays (reclaim policy Retain)" if policy == "Retain" else "its volume is deleted"
-    yield Consequence(
-        kind=ConsequenceKind.DATA_DELETED, severity=Severity.DANGER, subject=change.subject, message=reason
-    )
+    yield Consequence(ConsequenceKind.DATA_DELETED, Severity.DANGER, change.subject, reason)
 
 
 def _reclaim_policy(claim: JsonObject, evidence: Evidence) -> str:
@@ -117,35 +108,25 @@ def _reclaim_policy(claim: JsonObject, evidence: Evidence) -> str:
 def _hanging(evidence: Evidence) -> Iterator[Consequence]:
     """Yield deletions that wait at the end, and finalizers that the operator set and no longer handles."""
     orphaned: defaultdict[str, list[str]] = defaultdict(list)
-    for obj in filter(None, map(evidence.at_end, evidence.objects)):
+    for obj in filter(None, map(evidence.at_end, evidence.outcome.begin.objects)):
         metadata = obj["metadata"]
         finalizers = metadata.get("finalizers") or ()
         subject = subject_of_tree(obj)
         if "deletionTimestamp" in metadata and finalizers:
-            yield Consequence(
-                kind=ConsequenceKind.FINALIZER_HANGS,
-                severity=Severity.DANGER,
-                subject=subject,
-                message=f"its deletion waits for the finalizer {', '.join(finalizers)}",
-            )
+            message = f"its deletion waits for the finalizer {', '.join(finalizers)}"
+            yield Consequence(ConsequenceKind.FINALIZER_HANGS, Severity.DANGER, subject, message)
             continue
         for finalizer in set(finalizers) - evidence.finalizers:
             if _was_set_by_operator(obj, finalizer, evidence):
                 orphaned[finalizer].append(subject)
     for finalizer, subjects in sorted(orphaned.items()):
-        yield Consequence(
-            kind=ConsequenceKind.FINALIZER_HANGS,
-            severity=Severity.DANGER,
-            subject=subjects[0],
-            message=f"the operator set the finalizer {finalizer} on {len(subjects)} objects, and no longer handles it: "
-            "their deletion hangs",
+        message = (
+            f"the operator set the finalizer {finalizer} on {len(subjects)} objects, and no longer handles it: "
+            "their deletion hangs"
         )
+        yield Consequence(ConsequenceKind.FINALIZER_HANGS, Severity.DANGER, subjects[0], message)
 
 
 def _was_set_by_operator(obj: JsonObject, finalizer: str, evidence: Evidence) -> bool:
-    for entry in obj["metadata"].get("managedFields") or ():
-        if evidence.is_own(str(entry.get("manager", ""))):
-            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:finalizers") or {}
-            if f'v:"{finalizer}"' in fields:
-                return True
-    return False
+    own = own_fields(obj, (evidence.operator,))
+    return f'v:"{finalizer}"' in own.with_prefix("f:metadata").with_prefix("f:finalizers").members

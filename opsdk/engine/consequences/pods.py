@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from opsdk.apimachinery.tree_names import subject_of_tree
+from opsdk.base.shortened import listed
 from opsdk.engine.consequences.evidence import WORKLOADS, Evidence
 from opsdk.engine.net_changes import NetChange
 from opsdk.engine.plan import ChangeAction, Consequence, ConsequenceKind, Severity
@@ -109,27 +110,20 @@ def _goes_with_its_pods(workload: _Workload, evidence: Evidence) -> bool:
 def _restart(workload: _Workload, pods: Sequence[JsonObject], *, is_mass: bool) -> Consequence:
     # A Deployment starts new Pods before it deletes old ones. The others delete first.
     is_danger = is_mass or workload.obj["kind"] in ("StatefulSet", "DaemonSet")
-    return Consequence(
-        kind=ConsequenceKind.PODS_RESTART,
-        severity=Severity.DANGER if is_danger else Severity.WARNING,
-        subject=subject_of_tree(workload.obj),
-        message=f"{len(pods)} of {len(workload.before)} Pods restart{_places(workload, pods)}",
-    )
+    message = f"{len(pods)} of {len(workload.before)} Pods restart{_places(workload, pods)}"
+    severity = Severity.DANGER if is_danger else Severity.WARNING
+    return Consequence(ConsequenceKind.PODS_RESTART, severity, subject_of_tree(workload.obj), message)
 
 
 def _end(workload: _Workload, pods: Sequence[JsonObject]) -> Consequence:
     is_danger = not workload.after or workload.obj["kind"] in ("StatefulSet", "DaemonSet")
-    count = f"{len(pods)} of {len(workload.before)} Pods end{_places(workload, pods)}"
+    message = f"{len(pods)} of {len(workload.before)} Pods end{_places(workload, pods)}"
     if workload.obj["kind"] == "Pod":
-        count = "it ends, and no workload starts it again"
+        message = "it ends, and no workload starts it again"
     elif not workload.after:
-        count = f"no Pod is left of {len(workload.before)}"
-    return Consequence(
-        kind=ConsequenceKind.PODS_REMOVED,
-        severity=Severity.DANGER if is_danger else Severity.WARNING,
-        subject=subject_of_tree(workload.obj),
-        message=count,
-    )
+        message = f"no Pod is left of {len(workload.before)}"
+    severity = Severity.DANGER if is_danger else Severity.WARNING
+    return Consequence(ConsequenceKind.PODS_REMOVED, severity, subject_of_tree(workload.obj), message)
 
 
 def _places(workload: _Workload, pods: Sequence[JsonObject]) -> str:
@@ -137,23 +131,19 @@ def _places(workload: _Workload, pods: Sequence[JsonObject]) -> str:
     places = sorted(filter(None, map(workload.place, pods)))
     if len(pods) == len(workload.before) or not places:
         return ""
-    rest = len(places) - _MAX_PLACES
     where = " on " if workload.obj["kind"] == "DaemonSet" else ": "
-    return where + ", ".join(places[:_MAX_PLACES]) + (f" and {rest} more" if rest > 0 else "")
+    return where + listed(places, _MAX_PLACES)
 
 
 def _deleted_workloads(evidence: Evidence) -> Iterator[Consequence]:
-    for change in evidence.changes.values():
+    for change in evidence.outcome.changes.values():
         obj = change.latest
         if obj.get("kind") not in WORKLOADS or change.action is not ChangeAction.DELETE:
             continue
         if not any(evidence.is_deleted(owner) for owner in evidence.ownership.ancestors(obj)):
-            yield Consequence(
-                kind=ConsequenceKind.WORKLOAD_DELETED,
-                severity=Severity.WARNING if obj["kind"] in _SHORT_LIVED else Severity.DANGER,
-                subject=change.subject,
-                message=f"it is deleted, with its Pods, by {_writer(change)}",
-            )
+            message = f"it is deleted, with its Pods, by {_writer(change)}"
+            severity = Severity.WARNING if obj["kind"] in _SHORT_LIVED else Severity.DANGER
+            yield Consequence(ConsequenceKind.WORKLOAD_DELETED, severity, change.subject, message)
 
 
 def _writer(change: NetChange) -> str:

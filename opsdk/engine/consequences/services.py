@@ -91,12 +91,8 @@ def _lost(key: ObjectKey, before: _Services, after: _Services, evidence: Evidenc
     """Yield what happens to a Service that answered before."""
     count = len(before.endpoints.get(key, ()))
     if key in after.objects:
-        yield Consequence(
-            kind=ConsequenceKind.SERVICE_WITHOUT_PODS,
-            severity=Severity.DANGER,
-            subject=f"Service {key}",
-            message=f"it has no endpoint at the end; before it had {count}",
-        )
+        message = f"it has no endpoint at the end; before it had {count}"
+        yield Consequence(ConsequenceKind.SERVICE_WITHOUT_PODS, Severity.DANGER, f"Service {key}", message)
         return
     change = evidence.change_of(before.objects[key])
     owners = evidence.ownership.ancestors(before.objects[key])
@@ -106,12 +102,7 @@ def _lost(key: ObjectKey, before: _Services, after: _Services, evidence: Evidenc
     successor = next((each for each in successors if each not in before.objects), None)
     renamed = f": Service {successor} has them at the end" if successor is not None else ""
     what = f"with {count} ready endpoints{renamed}" if count else "and its name no longer resolves"
-    yield Consequence(
-        kind=ConsequenceKind.SERVICE_DELETED,
-        severity=Severity.DANGER,
-        subject=f"Service {key}",
-        message=f"it is deleted, {what}",
-    )
+    yield Consequence(ConsequenceKind.SERVICE_DELETED, Severity.DANGER, f"Service {key}", f"it is deleted, {what}")
 
 
 # ------------------------------------------------------------------ what sends requests
@@ -126,17 +117,13 @@ def _callers(before: _Services, after: _Services, evidence: Evidence) -> Iterato
             if not is_broken:
                 continue
             state = "has no endpoint" if key in after.objects else "does not exist"
-            yield Consequence(
-                kind=ConsequenceKind.BACKEND_LOST,
-                severity=Severity.DANGER,
-                subject=subject_of_tree(current),
-                message=f"it sends requests to Service {key}, which {state} at the end",
-            )
+            message = f"it sends requests to Service {key}, which {state} at the end"
+            yield Consequence(ConsequenceKind.BACKEND_LOST, Severity.DANGER, subject_of_tree(current), message)
 
 
 def _states(evidence: Evidence) -> Iterator[tuple[JsonObject | None, JsonObject]]:
     """Yield what may send requests to Services, before (None if it is new) and at the end."""
-    for obj in evidence.callers:
+    for obj in evidence.outcome.callers:
         yield obj, obj
     for kind in _CALLERS:
         for obj in evidence.before(kind):

@@ -30,15 +30,11 @@ def user_change_consequences(evidence: Evidence) -> Iterator[Consequence]:
         writes.setdefault(entry.key, []).append(entry)
     for key, entries in writes.items():
         # What was created and deleted again within the run is not among the changes.
-        change = evidence.changes.get(key)
+        change = evidence.outcome.changes.get(key)
         message = _message(entries, change.after if change is not None else None)
         if message:
-            yield Consequence(
-                kind=ConsequenceKind.CHANGE_REVERTED,
-                severity=Severity.WARNING,
-                subject=subject_of_tree(entries[-1].after or entries[-1].before or {}),
-                message=message,
-            )
+            subject = subject_of_tree(entries[-1].after or entries[-1].before or {})
+            yield Consequence(ConsequenceKind.CHANGE_REVERTED, Severity.WARNING, subject, message)
 
 
 def _message(entries: Sequence[Entry], end: JsonObject | None) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from opsdk.aio.repeatable_loop import running_task
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.engine.replay.body_differences import body_differences
 from opsdk.engine.replay.hidden_values import HiddenValues, has_digest
 from opsdk.engine.replay.loop import TIMER_TOLERANCE, ReplayLoop
@@ -43,15 +44,11 @@ class Divergence:
 
     Attributes:
         what: in a sentence.
-        recorded: the body of the recording; empty if it has none.
-        replayed: the body of the replay; empty if it has none.
         time: of the event loop, in seconds.
         details: the fields that differ, with both values; if the times differ, when and why each request was sent.
     """
 
     what: str
-    recorded: bytes
-    replayed: bytes
     time: float
     details: tuple[str, ...] = ()
 
@@ -80,7 +77,7 @@ class SentWrite:
     reconcile_id: str
 
     def __str__(self) -> str:
-        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        key = ObjectKey(self.namespace, self.name)
         sender = f"reconcile of {self.controller} {key}" if self.controller else "outside of reconciles"
         return f"{self.request.method} {self.request.target.partition('?')[0]} ({sender})"
 
@@ -169,16 +166,16 @@ class ReplayBoundary:
             if self.timeline.end is None and self.loop.iteration >= self.timeline.last_iteration:
                 # The recording is cut off here: what follows is unknown.
                 await self.loop.create_future()
-            self._diverge(f"sent in addition: {describe(request)}", b"", _body(request))
+            self._diverge(f"sent in addition: {describe(request)}")
             raise ConnectionLostError(f"the recording has no response to {describe(request)}")
         exchange = exchanges.popleft()
         if not self._hidden.matches(_body(exchange.request), _body(request)):
             fields = body_differences(_body(exchange.request), _body(request))
-            self._diverge(f"another body: {describe(request)}", _body(exchange.request), _body(request), fields)
+            self._diverge(f"another body: {describe(request)}", fields)
         elif not self._is_at_its_time(request, exchange.request):
             moment = self.timeline.time_of(exchange.request.iteration)
             details = (self._sending("recorded", exchange.request), self._sending("replayed", request))
-            self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", b"", b"", details)
+            self._diverge(f"sent at another time than {moment:.6f} s: {describe(request)}", details)
         else:
             self.identical += 1
         return exchange
@@ -249,7 +246,7 @@ class ReplayBoundary:
         if answer is None:
             return
         if answer.status != response.status or not self._hidden.matches(answer.body, response.body):
-            self._diverge(f"another answer: {request.method} {request.target}", answer.body, response.body)
+            self._diverge(f"another answer: {request.method} {request.target}")
 
     def _note_write(self, request: ExchangeBegan) -> None:
         fields = log_fields()
@@ -282,10 +279,8 @@ class ReplayBoundary:
             f"{side} in iteration {request.iteration} at {moment:.6f} s by {request.task}, woken by {request.woken_by}"
         )
 
-    def _diverge(self, what: str, recorded: bytes, replayed: bytes, details: tuple[str, ...] = ()) -> None:
-        self.divergences.append(
-            Divergence(what=what, recorded=recorded, replayed=replayed, time=self.loop.time(), details=details)
-        )
+    def _diverge(self, what: str, details: tuple[str, ...] = ()) -> None:
+        self.divergences.append(Divergence(what=what, time=self.loop.time(), details=details))
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from opsdk.engine.foreign_changes import ForeignAction, ForeignChange
+from opsdk.engine.masking import DELETION, SERVER_SET, without_metadata
 from opsdk.engine.ownership import own_part
 from opsdk.engine.replay.sightings import ObjectSightings, Sighting, Sightings, sightings_of
 from opsdk.engine.replay.timeline import Timeline
@@ -27,16 +28,7 @@ from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
 __all__ = ["foreign_changes"]
 
-_SERVER_SET: Final = frozenset({
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-})  # fmt: skip
+_SERVER_SET: Final = SERVER_SET | DELETION
 _NOTHING: Final = TreeChange({}, {})
 _COLLECTION_SECONDS: Final = 60.0
 """How much later than the deletion of an owner that of a dependent may come, which the garbage collector makes."""
@@ -357,8 +349,7 @@ def _removes(before: JsonObject, after: JsonObject, body: JsonValue, *, whole: b
 
 def _shown(tree: JsonObject) -> JsonObject:
     """Return an object without what the server sets."""
-    metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_SET}
-    return {**tree, "metadata": metadata}
+    return without_metadata(tree, _SERVER_SET)
 
 
 def _named(fields: JsonObject, tree: JsonObject) -> JsonObject:

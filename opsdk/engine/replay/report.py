@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.cause import ReconcileCause
 from opsdk.base.version import VERSION
 from opsdk.client.activity import RequestSent
@@ -137,7 +138,7 @@ def _errors(reconciles: Sequence[ReconcileRecord]) -> Iterator[str]:
 
 def reconcile_line(number: int, record: ReconcileRecord) -> str:
     """Return a reconcile in one line."""
-    key = f"{record.namespace}/{record.name}" if record.namespace else record.name
+    key = ObjectKey(record.namespace, record.name)
     detail = f": {record.detail}" if record.detail else ""
     writes = sum(request.verb not in ("get", "list") for request in record.requests)
     written = f", {writes} writes" if writes else ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,11 +19,12 @@ import msgspec
 
 from opsdk.aio.blocking import THREAD_ORDER
 from opsdk.aio.named_sleep import SLEEPS, NamedSleeps
-from opsdk.aio.randomness import RANDOM
+from opsdk.aio.randomness import RANDOM, seeded
 from opsdk.aio.slicer import SLICE_ENDS
 from opsdk.aio.virtual_loop import DeadlockError
 from opsdk.builder.operator import Operator
 from opsdk.controller.journal import Journal, ReconcileRecord
+from opsdk.engine.determinism import environment_variables
 from opsdk.engine.replay.boundary import Divergence, ReplayBoundary, SentWrite
 from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.restoring import hold_queues, restore, start_what_ran
@@ -123,7 +123,7 @@ class OperatorReplay:
         self._operator: Operator | None = None
         self._failure = self._start_problem = ""
         seed = timeline.began.seed
-        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._random = seeded(seed)
         self._sleeps = NamedSleeps()
         self._slices = _RecordedSlices(timeline)
         self._target = ReplayPlace()
@@ -135,7 +135,7 @@ class OperatorReplay:
         began = self.timeline.began
         # The loop is another one: it moves with the recording, not to the next timer.
         self._stack.enter_context(closed_process(began.seed, subject="the replay"))
-        self._stack.enter_context(_environment(began.environment))
+        self._stack.enter_context(environment_variables(began.environment))
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._run(), name="replay")
         self._main.add_done_callback(self._on_end)
@@ -383,18 +383,3 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment during the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

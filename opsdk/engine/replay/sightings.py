@@ -17,6 +17,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apiserver.endpoints.request_info import RequestInfo, parse_request
 from opsdk.engine.replay.timeline import Checkpoint, RecordedExchange, Timeline
 from opsdk.engine.request_kinds import changes_state
+from opsdk.engine.writes import Ref
 from opsdk.errors import DecodeError
 from opsdk.http.server.request import Query
 from opsdk.recording.open_exchanges import collection_of, is_watch
@@ -30,13 +31,6 @@ _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _PARTIAL: Final = "PartialObjectMetadata"
 _WHOLE: Final = ("", "status")
 """Subresources whose responses have the whole object."""
-
-
-class _Name(NamedTuple):
-    group: str
-    resource: str
-    namespace: str
-    name: str
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -138,8 +132,8 @@ class _Scope:
         listing: the last watch that began with a list.
     """
 
-    uids: dict[_Name, str] = field(default_factory=dict)
-    listed: set[_Name] | None = None
+    uids: dict[Ref, str] = field(default_factory=dict)
+    listed: set[Ref] | None = None
     is_synced: bool = False
     listing: RecordedExchange | None = None
 
@@ -156,7 +150,7 @@ class _Walker:
         self._server, self._base_path = server, base_path
         self.objects: dict[str, ObjectSightings] = {}
         self.managers: set[str] = set()
-        self._uids: dict[_Name, str] = {}
+        self._uids: dict[Ref, str] = {}
         self._scopes: dict[str, _Scope] = {}
 
     def begin_with(self, checkpoint: Checkpoint) -> None:
@@ -274,7 +268,7 @@ class _Walker:
         if not (tree.get("metadata") or {}).get("continue"):
             self._end_list(scope, message, _revision(tree, message))
 
-    def _enter(self, scope: _Scope, name: _Name, uid: str, message: _Message) -> None:
+    def _enter(self, scope: _Scope, name: Ref, uid: str, message: _Message) -> None:
         """Note that a list or a watch has an object. One of the same name before it was removed."""
         before = scope.uids.get(name, uid)
         scope.uids[name] = uid
@@ -290,13 +284,13 @@ class _Walker:
                 del scope.uids[name]
                 self._remove(name, uid, revision, message)
 
-    def _see(self, name: _Name, tree: JsonObject, message: _Message, *, initial: bool) -> None:
+    def _see(self, name: Ref, tree: JsonObject, message: _Message, *, initial: bool) -> None:
         sightings = self._sightings(name, str(tree["metadata"]["uid"]))
         version = self._version(sightings, _revision(tree, message), tree, message.iteration)
         if version.event is None and version.tree is not None:
             version.event, version.initial = message.iteration, initial
 
-    def _remove(self, name: _Name, uid: str, revision: int, message: _Message) -> None:
+    def _remove(self, name: Ref, uid: str, revision: int, message: _Message) -> None:
         if any(scope.uids.get(name) == uid for scope in self._scopes.values()):
             return  # it left a selector only
         sightings = self._sightings(name, uid)
@@ -326,7 +320,7 @@ class _Walker:
             self._version(sightings, revision, tree, message.iteration)
         sightings.created |= message.status == 201 and not info.subresource
 
-    def _deleted_objects(self, message: _Message, tree: JsonObject) -> Iterator[tuple[_Name, str]]:
+    def _deleted_objects(self, message: _Message, tree: JsonObject) -> Iterator[tuple[Ref, str]]:
         """Yield the names and uids of what the response to a deletion names."""
         info = message.info
         if isinstance(items := tree.get("items"), list):
@@ -339,7 +333,7 @@ class _Walker:
             yield from [
                 (name, uid)
                 for name, uid in self._uids.items()
-                if name[:2] == (info.group, info.resource) and info.namespace in ("", name.namespace)
+                if (name.group, name.resource) == (info.group, info.resource) and info.namespace in ("", name.namespace)
             ]
 
     def _add_unsure(self, message: _Message) -> None:
@@ -353,7 +347,7 @@ class _Walker:
             sightings.unsure.append(request)
 
     # -------------------------------------------------------------- versions
-    def _sightings(self, name: _Name, uid: str) -> ObjectSightings:
+    def _sightings(self, name: Ref, uid: str) -> ObjectSightings:
         self._uids[name] = uid
         return self.objects.setdefault(uid, ObjectSightings(uid=uid))
 
@@ -401,11 +395,11 @@ def _revision(tree: JsonObject, message: _Message) -> int:
     return int(text) if text.isdecimal() else max(message.place, 0)
 
 
-def _name_of(info: RequestInfo, tree: JsonObject) -> _Name:
+def _name_of(info: RequestInfo, tree: JsonObject) -> Ref:
     metadata = tree["metadata"]
-    return _Name(info.group, info.resource, str(metadata.get("namespace") or ""), str(metadata.get("name", "")))
+    return Ref(info.group, info.resource, str(metadata.get("namespace") or ""), str(metadata.get("name", "")))
 
 
-def _path_name(info: RequestInfo) -> _Name:
+def _path_name(info: RequestInfo) -> Ref:
     namespace = "" if info.resource == "namespaces" else info.namespace
-    return _Name(info.group, info.resource, namespace, info.name)
+    return Ref(info.group, info.resource, namespace, info.name)

@@ -21,13 +21,12 @@ from opsdk.apimachinery.tree_names import subject_of_tree
 from opsdk.apiserver.storage.objects import same_but_revision
 from opsdk.engine.differences import Difference, differences, new_fields
 from opsdk.engine.masking import masked
-from opsdk.engine.ownership import own_part
+from opsdk.engine.ownership import entries_of, own_part
 from opsdk.engine.redaction import without_secret_values
 from opsdk.engine.shadow.decisions import (
     changed_by_others,
     created_by,
     merged,
-    own_entries,
     presence_of,
     split_change,
     without_deletion,
@@ -98,7 +97,7 @@ class ShadowComparison:
 
     def owned(self, objects: Iterable[JsonObject]) -> tuple[int, str]:
         """Return how many objects have fields of the leader, and when the last one was written, if that is known."""
-        entries = [list(own_entries(obj, self._managers)) for obj in objects]
+        entries = [list(entries_of(obj, self._managers)) for obj in objects]
         times = [str(entry.get("time") or "") for each in entries for entry in each]
         return sum(map(bool, entries)), max(times, default="")
 
@@ -204,7 +203,7 @@ class ShadowComparison:
 
     # -------------------------------------------------------------- comparison
     def due(self, now: float) -> Sequence[str]:
-        """Return the keys with fields that nobody changed for as long as the wait."""
+        """Return the keys with fields that have not changed for as long as the wait."""
         return [
             key
             for key, touches in self._open.items()

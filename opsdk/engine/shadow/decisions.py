@@ -1,14 +1,14 @@
-"""Whose an object is, and whose a change of it. Pure."""
+"""The owner of an object, and the writers of a change. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
-from opsdk.engine.ownership import own_part
-from opsdk.engine.writes import is_manager_of
+from opsdk.engine.masking import DELETION
+from opsdk.engine.ownership import entries_of, own_part
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "changed_by_others",
     "created_by",
     "merged",
-    "own_entries",
     "presence_of",
     "split_change",
     "without_deletion",
@@ -27,7 +26,6 @@ _ABSENT: Final = object()
 _BOOKKEEPING: Final = frozenset({"managedFields", "resourceVersion", "generation"})
 _BUILT_IN: Final = ("kube-", "kubelet")
 """How the field managers of the control plane begin."""
-_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 class Presence(StrEnum):
@@ -45,7 +43,7 @@ def presence_of(obj: JsonObject | None) -> Presence:
     return Presence.DELETING if "deletionTimestamp" in obj["metadata"] else Presence.PRESENT
 
 
-# ------------------------------------------------------------------ whose it is
+# ------------------------------------------------------------------ owners
 def created_by(obj: JsonObject, managers: Collection[str]) -> bool:
     """Whether some field managers own an object: its content, or its metadata if there is no content.
 
@@ -54,7 +52,7 @@ def created_by(obj: JsonObject, managers: Collection[str]) -> bool:
     """
     others = [
         element.removeprefix("f:")
-        for entry in _entries(obj, managers, own=False)
+        for entry in entries_of(obj, managers, own=False)
         if not entry.get("subresource") and not str(entry.get("manager", "")).startswith(_BUILT_IN)
         for element in entry.get("fieldsV1") or {}
     ]
@@ -127,7 +125,7 @@ def _split(before: _State, after: _State, path: str) -> SplitChange:
 
 def without_deletion(patch: JsonObject) -> JsonObject:
     """Return a merge patch that does not begin a deletion."""
-    metadata = {name: value for name, value in patch.get("metadata", {}).items() if name not in _DELETION}
+    metadata = {name: value for name, value in patch.get("metadata", {}).items() if name not in DELETION}
     rest = {name: value for name, value in patch.items() if name != "metadata"}
     return {**rest, "metadata": metadata} if metadata else rest
 
@@ -143,26 +141,15 @@ def merged(obj: JsonObject, patch: JsonObject, live: JsonObject, managers: Colle
     """
     patched = apply_merge_patch(obj, patch)
     assert isinstance(patched, dict)
-    entries = list(_entries(live, managers, own=False)) + list(_entries(obj, managers, own=True))
+    entries = list(entries_of(live, managers, own=False)) + list(entries_of(obj, managers, own=True))
     metadata = {**patched["metadata"], "managedFields": entries}
     if "generation" in live["metadata"]:
         metadata["generation"] = live["metadata"]["generation"]
     return {**patched, "metadata": metadata}
 
 
-def own_entries(obj: JsonObject, managers: Collection[str]) -> Iterator[JsonObject]:
-    """Yield the entries of managedFields of some field managers."""
-    return _entries(obj, managers, own=True)
-
-
 def changed_by_others(before: JsonObject | None, after: JsonObject | None, managers: Collection[str]) -> frozenset[str]:
     """Return the other field managers that wrote an object between two states, without those of the control plane."""
-    former = [] if before is None else list(_entries(before, managers, own=False))
-    new = [] if after is None else [each for each in _entries(after, managers, own=False) if each not in former]
+    former = [] if before is None else list(entries_of(before, managers, own=False))
+    new = [] if after is None else [each for each in entries_of(after, managers, own=False) if each not in former]
     return frozenset(name for each in new if not (name := str(each.get("manager", ""))).startswith(_BUILT_IN))
-
-
-def _entries(obj: JsonObject, managers: Collection[str], *, own: bool) -> Iterator[JsonObject]:
-    for entry in obj["metadata"].get("managedFields") or ():
-        if is_manager_of(str(entry.get("manager", "")), managers) is own:
-            yield entry

@@ -18,7 +18,7 @@ __all__ = ["Disagreement", "ShadowOutcome", "Side", "disagreement_lines", "markd
 
 
 class Side(StrEnum):
-    """Who decides."""
+    """The side of a decision."""
 
     LEADER = "leader"
     """The operator that runs in the cluster."""
@@ -34,7 +34,7 @@ class Disagreement(msgspec.Struct, frozen=True, kw_only=True):
         path: of the field; empty if only one of the two has the object.
         leader: the value in the cluster, or whether the object exists.
         shadow: the value in the fork, or whether the object exists.
-        decided: who changed the field.
+        decided: the sides that changed the field.
         seconds: after the start.
     """
 

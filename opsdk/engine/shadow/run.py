@@ -18,7 +18,6 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.engine.connections import refuse_connections
 from opsdk.engine.installation import (
     ADMIN,
-    RunEnvironment,
     add_operator_user,
     install_definitions,
     named,
@@ -29,6 +28,7 @@ from opsdk.engine.isolation import isolate
 from opsdk.engine.net_changes import is_ignored
 from opsdk.engine.read_only import ReadOnlyTransport
 from opsdk.engine.recording import FailureJournal, RefusalRecorder
+from opsdk.engine.running_environment import ForkEnvironment
 from opsdk.engine.shadow.comparison import ShadowComparison
 from opsdk.engine.shadow.follower import ClusterEvent, ClusterFollower
 from opsdk.engine.shadow.outcome import Disagreement, ShadowOutcome
@@ -77,7 +77,7 @@ class ShadowRun:
 
     snapshot: ClusterSnapshot
     operator: Operator
-    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[RunEnvironment]]
+    environment: Callable[[ClusterSnapshot], AbstractAsyncContextManager[ForkEnvironment]]
     cluster: RestConfig
     leader: Collection[str] = ()
     namespace: str = "default"
@@ -167,7 +167,7 @@ class ShadowRun:
                     self._comparison.on_missed_event(event.before, event.after)
             return failure
 
-    async def _catch_up(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+    async def _catch_up(self, env: ForkEnvironment, follower: ClusterFollower) -> None:
         """Give the fork what changed in the cluster since the snapshot."""
         listed = set[str]()
         taken = {self._key(obj): obj for obj in self.snapshot.objects}
@@ -189,7 +189,7 @@ class ShadowRun:
 
     # -------------------------------------------------------------- while it lasts
     async def _compare(
-        self, env: RunEnvironment, follower: ClusterFollower, ending: Sequence[asyncio.Task[object]]
+        self, env: ForkEnvironment, follower: ClusterFollower, ending: Sequence[asyncio.Task[object]]
     ) -> None:
         assert self._begin is not None
         end = self._begin + self.seconds
@@ -197,7 +197,7 @@ class ShadowRun:
             await self._judge(env, follower)
             await asyncio.wait(ending, timeout=min(_LOOK, max(end - monotonic(), 0.0)), return_when="FIRST_COMPLETED")
 
-    async def _follow(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+    async def _follow(self, env: ForkEnvironment, follower: ClusterFollower) -> None:
         while True:
             event = await self._events.get()
             if isinstance(event, Entry):
@@ -205,7 +205,7 @@ class ShadowRun:
             else:
                 await self._apply(env, follower, event)
 
-    async def _apply_own(self, env: RunEnvironment, follower: ClusterFollower, entry: Entry) -> None:
+    async def _apply_own(self, env: ForkEnvironment, follower: ClusterFollower, entry: Entry) -> None:
         """Pass a write of the operator to the comparison."""
         if entry.writer.manager:
             self._comparison.add_manager(entry.writer.manager)
@@ -216,7 +216,7 @@ class ShadowRun:
         if entry.before is None or _generation(stored) != _generation(live):
             await self._place(env, entry.key, self._comparison.adopted(stored, live), live)
 
-    async def _apply(self, env: RunEnvironment, follower: ClusterFollower, event: ClusterEvent) -> None:
+    async def _apply(self, env: ForkEnvironment, follower: ClusterFollower, event: ClusterEvent) -> None:
         """Pass a change of the cluster to the comparison, and to the fork."""
         obj = event.after or event.before
         assert obj is not None
@@ -232,7 +232,7 @@ class ShadowRun:
         if desired is not forked:
             await self._place(env, event.key, desired, event.after)
 
-    async def _judge(self, env: RunEnvironment, follower: ClusterFollower) -> None:
+    async def _judge(self, env: ForkEnvironment, follower: ClusterFollower) -> None:
         """Compare what is due, as long as no change of the cluster waits: the follower's store is newer than that."""
         for key in self._comparison.due(self._now()):
             if not self._events.empty():
@@ -247,7 +247,7 @@ class ShadowRun:
             for place, obj in judgement.placements.items():
                 await self._place(env, place, obj, obj)
 
-    async def _place(self, env: RunEnvironment, key: str, obj: JsonObject | None, live: JsonObject | None) -> None:
+    async def _place(self, env: ForkEnvironment, key: str, obj: JsonObject | None, live: JsonObject | None) -> None:
         await env.place(key, obj)
         stored = env.stored(key)
         if stored is not None and live is not None:

@@ -10,19 +10,22 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.aio.randomness import seeded
 from opsdk.aio.tasks import until_set
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.engine.policies import apply_policies
-from opsdk.engine.webhooks import without_sockets
-from opsdk.engine.world.declaration import Action, RunningEnvironment, SimulatedOperator, World, name_of
+from opsdk.engine.running_environment import RunningEnvironment
+from opsdk.engine.webhooks import InProcessWebhooks, apply_configurations
+from opsdk.engine.world.declaration import Action, SimulatedOperator, World, name_of
 from opsdk.engine.world.invariants import LeaseLedger, calm_violations, hot_loops, restart_violations
-from opsdk.engine.world.replica import Observer, Replica, seeded
-from opsdk.engine.world.replica_webhooks import AUTHORITY, FIELD_OWNER, ReplicaWebhooks, install_webhooks
+from opsdk.engine.world.replica import Observer, Replica
 from opsdk.errors import InternalServerError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
+from opsdk.recipes.definitions import apply_definitions
+from opsdk.webhook.configurations import WebhookClientConfig
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE: Final = 45.0
@@ -31,6 +34,10 @@ _RECONNECT_CHECKS: Final = 40
 # Fixed User-Agents: the default names the running program, and is the default field manager.
 _USER_AGENT: Final = "simulation/1"
 _USERS: Final = "user/1"
+_FIELD_OWNER: Final = "simulation"
+_AUTHORITY: Final = "webhooks.simulation:443"
+_CLIENT_CONFIG: Final = WebhookClientConfig(url=f"https://{_AUTHORITY}")
+_POLL_SECONDS: Final = 0.02
 # Without these, deleted owners keep their children, and deleted namespaces never end.
 _CONTROLLERS: Final = ("garbage-collector", "namespace")
 # Seconds between two tries of an action whose webhook no replica serves, and their number.
@@ -77,13 +84,15 @@ class SimulatedCluster(Closing):
         starts = [_beginning_with(operator, self._doubles.operator)]
         starts += [self._doubles.operator] * (declared.replicas - 1)
         self.replicas = [
-            Replica(number, start, config, self.observer, self._ledger, prepare=without_sockets)
-            for number, start in enumerate(starts)
+            Replica(number, start, config, self.observer, self._ledger) for number, start in enumerate(starts)
         ]
         if operator.has_webhooks:
-            env.local_apps[AUTHORITY] = ReplicaWebhooks(self.replicas)
-            await install_webhooks(self.client, operator)
-        await apply_policies(self.client, operator, field_owner=FIELD_OWNER)
+            env.local_apps[_AUTHORITY] = InProcessWebhooks(lambda: [each.webhook_app for each in self.replicas])
+            definitions = operator.definitions(_CLIENT_CONFIG)
+            # A test server establishes a definition immediately.
+            await apply_definitions(self.client, definitions, poll_interval=_POLL_SECONDS)
+            await apply_configurations(self.client, operator, _CLIENT_CONFIG, field_owner=_FIELD_OWNER)
+        await apply_policies(self.client, operator, field_owner=_FIELD_OWNER)
         for replica in self.replicas:
             replica.start()
             stack.push_async_callback(replica.aclose)

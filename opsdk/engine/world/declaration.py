@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory, factory_of
-from opsdk.engine.installation import WriteJournal
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.world.exchange import Exchange
-from opsdk.http.asgi_types import App
-from opsdk.rest.config import RestConfig
-
-
-class RunningEnvironment(Protocol):
-    """A started environment, such as ``envtest.Environment``."""
-
-    @property
-    def config(self) -> RestConfig:
-        """Client configuration with an `app`: no sockets."""
-        ...
-
-    @property
-    def local_apps(self) -> dict[str, App]:
-        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
-        ...
-
-    @property
-    def journal(self) -> WriteJournal:
-        """The journal of all writes."""
-        ...
-
-    async def ensure_controllers(self, controllers: Collection[str]) -> None:
-        """Start controllers if the environment was created without any."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

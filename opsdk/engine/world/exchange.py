@@ -22,8 +22,7 @@ class Exchange(msgspec.Struct, kw_only=True):
         fault: the fault that hit the request, or empty.
         digest: CRC-32 of the bytes that the client received.
         is_watch: whether the request is a watch.
-        committed: loop time in seconds of the server's response, or None.
-        revision: of the storage after the last write that the request caused; 0 if it changed nothing, or nobody asked.
+        revision: of the storage after the last write that the request caused; 0 if it changed nothing.
     """
 
     time: float
@@ -34,7 +33,6 @@ class Exchange(msgspec.Struct, kw_only=True):
     status: int = 0
     fault: str = ""
     digest: int = 0
-    committed: float | None = None
     is_watch: bool = False
     revision: int = 0
 
@@ -49,6 +47,26 @@ class Exchange(msgspec.Struct, kw_only=True):
         return request_kinds.is_write(self.method)
 
     @property
+    def is_lease(self) -> bool:
+        """Whether it is about a Lease."""
+        return request_kinds.is_lease(self.path)
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it is about an Event."""
+        return request_kinds.is_event(self.path)
+
+    @property
+    def changes_state(self) -> bool:
+        """Whether it is a write that leadership has to guard."""
+        return request_kinds.changes_state(self.method, self.path)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the server accepted it."""
+        return 200 <= self.status < 300
+
+    @property
     def changed(self) -> bool:
         """Whether the server stored something new."""
         return self.revision > 0
@@ -61,18 +79,3 @@ class Exchange(msgspec.Struct, kw_only=True):
 
 CURRENT_EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 """The write that the server handles in this context: what it stores there is an effect of that write."""
-
-
-def is_lease(exchange: Exchange) -> bool:
-    """See `opsdk.engine.request_kinds.is_lease`."""
-    return request_kinds.is_lease(exchange.path)
-
-
-def is_event(exchange: Exchange) -> bool:
-    """See `opsdk.engine.request_kinds.is_event`."""
-    return request_kinds.is_event(exchange.path)
-
-
-def changes_state(exchange: Exchange) -> bool:
-    """See `opsdk.engine.request_kinds.changes_state`."""
-    return request_kinds.changes_state(exchange.method, exchange.path)

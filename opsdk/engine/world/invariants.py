@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from opsdk.engine.world.exchange import Exchange, changes_state, is_lease
+from opsdk.engine.world.exchange import Exchange
 
 _HOT_WRITES = 20
 _HOT_SECONDS = 10.0
@@ -33,7 +33,7 @@ class LeaseLedger:
 
     def accepted(self, exchange: Exchange) -> None:
         """Update the holder after a response of the server."""
-        if not is_lease(exchange) or not exchange.is_write or not 200 <= exchange.status < 300:
+        if not exchange.is_lease or not exchange.is_write or not exchange.succeeded:
             return
         try:
             lease = json.loads(exchange.body)
@@ -45,7 +45,7 @@ class LeaseLedger:
 
     def sent(self, exchange: Exchange) -> None:
         """Check a request at the time when its client sends it."""
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return
         for name, holder in self.holders.items():
             if holder and holder != exchange.client:
@@ -67,7 +67,7 @@ class WriteBudget:
 
     def written(self, exchange: Exchange) -> str | None:
         """Record a response. Returns the violation at the first write above the budget."""
-        if exchange.method == "POST" or not changes_state(exchange) or not 200 <= exchange.status < 300:
+        if exchange.method == "POST" or not exchange.changes_state or not exchange.succeeded:
             return None
         times = self._times.setdefault((exchange.client, exchange.method, exchange.path), deque())
         times.append(exchange.time)
@@ -86,7 +86,7 @@ def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
     recent: dict[tuple[str, str, str, bytes], deque[float]] = defaultdict(deque)
     problems: dict[str, None] = {}
     for exchange in exchanges:
-        if not changes_state(exchange) or not 200 <= exchange.status < 300:
+        if not exchange.changes_state or not exchange.succeeded:
             continue
         times = recent[exchange.client, exchange.method, exchange.path, exchange.body]
         times.append(exchange.time)
@@ -99,7 +99,7 @@ def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
 
 def _is_unrest(exchange: Exchange) -> bool:
     """Whether a request at rest is a write that may change an object. A deletion of an absent object never does."""
-    return changes_state(exchange) and (exchange.method, exchange.status) != ("DELETE", 404)
+    return exchange.changes_state and (exchange.method, exchange.status) != ("DELETE", 404)
 
 
 def restart_violations(exchanges: Iterable[Exchange]) -> list[str]:

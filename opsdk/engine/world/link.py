@@ -18,19 +18,22 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_lease
+from opsdk.aio.randomness import seeded
+from opsdk.apiserver.endpoints.status import status_of
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import PLACED_AT_WRITES, PLACED_FAULTS, Fault, Step
+from opsdk.errors import ApiError
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 
 _ERRORS = {
-    Fault.CONFLICT: (409, "Conflict", "injected: the object has been modified"),
-    Fault.CONFLICTING_WRITE: (409, "Conflict", "injected: the object has been modified"),
-    Fault.THROTTLE: (429, "TooManyRequests", "injected: too many requests"),
-    Fault.INTERNAL_ERROR: (500, "InternalError", "injected: internal error"),
-    Fault.UNAVAILABLE: (503, "ServiceUnavailable", "injected: the server is unavailable"),
-    Fault.REFUSE_WATCHES: (503, "ServiceUnavailable", "injected: no watches now"),
-    Fault.EXPIRE_WATCHES: (410, "Expired", "injected: too old resource version"),
-    Fault.ALWAYS_EXPIRED: (410, "Expired", "injected: too old resource version"),
+    Fault.CONFLICT: ApiError("injected: the object has been modified", code=409, reason="Conflict"),
+    Fault.CONFLICTING_WRITE: ApiError("injected: the object has been modified", code=409, reason="Conflict"),
+    Fault.THROTTLE: ApiError("injected: too many requests", code=429, reason="TooManyRequests"),
+    Fault.INTERNAL_ERROR: ApiError("injected: internal error", code=500, reason="InternalError"),
+    Fault.UNAVAILABLE: ApiError("injected: the server is unavailable", code=503, reason="ServiceUnavailable"),
+    Fault.REFUSE_WATCHES: ApiError("injected: no watches now", code=503, reason="ServiceUnavailable"),
+    Fault.EXPIRE_WATCHES: ApiError("injected: too old resource version", code=410, reason="Expired"),
+    Fault.ALWAYS_EXPIRED: ApiError("injected: too old resource version", code=410, reason="Expired"),
 }
 _EXPIRED = 410
 _CONDITIONAL = ("PUT", "PATCH")
@@ -126,7 +129,7 @@ class Link:
     _count: int = 0
 
     def __post_init__(self) -> None:
-        self._rng = random.Random(self.seed)  # noqa: S311 - repeatable on purpose
+        self._rng = seeded(self.seed)
 
     def __repr__(self) -> str:
         return f"<Link of {self.client}: {len(self._windows)} windows, {len(self._watches)} watches>"
@@ -135,7 +138,7 @@ class Link:
     async def apply(self, step: Step) -> None:
         """Begin a fault of `NETWORK_FAULTS`."""
         fault = Fault(step.name)
-        rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
+        rng = seeded(step.seed)
         if fault in PLACED_FAULTS:
             self._placed.append(_Placed(fault, rng.randint(1, _MAX_PLACE), step.seconds))
             return
@@ -220,7 +223,7 @@ class Link:
     # -------------------------------------------------------------- placed faults
     def _begin_at_write(self, exchange: Exchange) -> Fault | None:
         """Count a write. Returns the fault that it meets, or None."""
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return None
         self._stale_writes += 1
         if self._stale_writes >= MAX_STALE_WRITES:
@@ -353,14 +356,14 @@ class Link:
     async def _refuse(exchange: Exchange, fault: Fault, send: Send) -> None:
         """Answer a request with the error of a fault."""
         exchange.fault = fault.value
-        if exchange.is_watch and _ERRORS[fault][0] == _EXPIRED:
+        if exchange.is_watch and _ERRORS[fault].code == _EXPIRED:
             await _send_expired(send, head=True)
             return
         headers = [(b"content-type", b"application/json")]
         headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
-        body = _status(fault)
+        body = json.dumps(status_of(_ERRORS[fault])).encode()
         headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
+        await send({"type": "http.response.start", "status": _ERRORS[fault].code, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _refusal(self, exchange: Exchange) -> Fault | None:
@@ -375,7 +378,7 @@ class Link:
                     return Fault.EXPIRE_WATCHES
         if self.window(Fault.UNAVAILABLE) is not None:
             return Fault.UNAVAILABLE
-        if is_lease(exchange) and self.window(Fault.LOSE_LEASE) is not None:
+        if exchange.is_lease and self.window(Fault.LOSE_LEASE) is not None:
             return Fault.UNAVAILABLE
         if exchange.method in _CONDITIONAL and self._hits(Fault.CONFLICT):
             return Fault.CONFLICT
@@ -390,7 +393,7 @@ class Link:
     def _sends(self, exchange: Exchange, send: Send) -> Send:
         async def passed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                exchange.status, exchange.committed = message["status"], _now()
+                exchange.status = message["status"]
                 self.on_response(exchange)
                 if exchange.fault == Fault.CRASH_AFTER_WRITE.value:
                     self.kill()
@@ -450,22 +453,8 @@ async def _send_expired(send: Send, *, head: bool = False) -> None:
     if head:
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-    event = {"type": "ERROR", "object": json.loads(_status(Fault.EXPIRE_WATCHES))}
+    event = {"type": "ERROR", "object": status_of(_ERRORS[Fault.EXPIRE_WATCHES])}
     await send({"type": "http.response.body", "body": json.dumps(event).encode() + b"\n", "more_body": False})
-
-
-def _status(fault: Fault) -> bytes:
-    code, reason, message = _ERRORS[fault]
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
-    return json.dumps(status).encode()
 
 
 async def _drop(message: Message) -> None:

@@ -41,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         entries: of the containers of the doubles, at the end.
         draws_random: whether anything drew from Python's global random numbers.
         connections: targets outside of the world that were refused. Each is the only sort of violation of such a run,
-            and it has no states: what the operator makes of a refusal says nothing.
+            and it has no states: what an operator does after a refusal is no evidence.
     """
 
     seed: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,8 @@ from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal
 from opsdk.controller.outcome import ReconcileAttempt
 from opsdk.controller.steps.step import Proceed, ReconcilePass
+from opsdk.engine.webhooks import webhook_app, without_sockets
+from opsdk.engine.world.disturber import Disturber
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import LeaseLedger, WriteBudget
@@ -42,10 +43,7 @@ class Observer:
         exhausted: set when the budget is exceeded: the run ends then.
         decide: see `Link.decide`.
         hold: see `Link.hold`.
-        delay: see `Link.delay`.
-        begin: called before each reconcile begins; it may wait.
-        finish: called when a reconcile has ended.
-        max_latency: see `Link.max_latency`.
+        disturber: of answers and reconciles.
         absence: seconds until a replica that a fault of `decide` ended is back.
         record: called before each start, in the context of the operator; it returns what is called at the stop.
     """
@@ -57,10 +55,7 @@ class Observer:
     exhausted: asyncio.Event = field(default_factory=asyncio.Event)
     decide: Callable[[Exchange], Awaitable[Fault | None]] | None = None
     hold: Callable[[Exchange, bytes], Awaitable[bool]] | None = None
-    delay: Callable[[Exchange], Awaitable[None]] | None = None
-    begin: Callable[[Request], Awaitable[None]] | None = None
-    finish: Callable[[Request], None] = lambda _: None
-    max_latency: float = 0.01
+    disturber: Disturber = field(default_factory=Disturber)
     absence: float = 1.0
     record: Callable[[Operator, RestConfig], Callable[[], None]] | None = None
 
@@ -78,14 +73,13 @@ class _ObservedReconciles:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
         self._busy.add(request)
         try:
-            if observer.begin is not None:
-                await observer.begin(request)
+            await observer.disturber.begin(request)
             if (rng := self._link.window(Fault.SLOW_RECONCILE)) is not None:
                 await asyncio.sleep(rng.uniform(0, _MAX_SLOWNESS))
             return await proceed(work)
         finally:
             observer.reconciles += 1
-            observer.finish(request)
+            observer.disturber.finish(request)
             self._busy.discard(request)
 
 
@@ -98,7 +92,6 @@ class Replica:
         config: the client configuration; a `Link` wraps its `app`.
         observer: records the activity.
         ledger: checks leadership.
-        prepare: called with each new operator before it starts.
     """
 
     def __init__(
@@ -108,12 +101,10 @@ class Replica:
         config: RestConfig,
         observer: Observer,
         ledger: LeaseLedger,
-        *,
-        prepare: Callable[[Operator], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.observer = observer
-        self._factory, self._config, self._ledger, self._prepare = factory, config, ledger, prepare
+        self._factory, self._config, self._ledger = factory, config, ledger
         self._starts = 0
         self._task: asyncio.Task[None] | None = None
         self._restarting: asyncio.Task[None] | None = None
@@ -146,9 +137,7 @@ class Replica:
         """The application of the webhooks while the replica runs; else None."""
         operator = self._operator
         running = self._task is not None and not self.link.dead
-        if not running or operator is None or operator.webhook_server is None:
-            return None
-        return operator.webhook_server.app
+        return webhook_app(operator) if running and operator is not None else None
 
     def _new_link(self) -> Link:
         self._starts += 1
@@ -159,8 +148,8 @@ class Replica:
             seed=loop_random().getrandbits(30),
             decide=self.observer.decide,
             hold=self.observer.hold,
-            delay=self.observer.delay,
-            max_latency=self.observer.max_latency,
+            delay=self.observer.disturber.delay,
+            max_latency=self.observer.disturber.max_latency,
             on_crash=self._on_crash,
             on_exchange=self._on_exchange,
             on_response=self._on_response,
@@ -195,7 +184,7 @@ class Replica:
         while True:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)
-            self._prepare(operator)
+            without_sockets(operator)
             operator.follows_definitions = False
             config = replace(self._config, app=self.link)
             if self.observer.record is not None:
@@ -267,8 +256,3 @@ class Replica:
         if self._task is None:
             self.link = self._new_link()
             self.start()
-
-
-def seeded(seed: int) -> random.Random:
-    """Return the random numbers of a step."""
-    return random.Random(seed)  # noqa: S311 - repeatable on purpose

@@ -116,7 +116,7 @@ class StateRecorder:
         else:
             self._latest[entry.key] = entry.after
             self._uids.add(_uid(entry.after))
-            # A child of an owner that has just gone is collected: who did not see it yet does no harm.
+            # A child of an owner that has just gone is collected. A replica that has not seen that does no harm.
             owners = [each.get("uid") for each in entry.after["metadata"].get("ownerReferences") or ()]
             if entry.before is None:
                 self._created[name] += own and (not owners or not self._uids.isdisjoint(owners))
@@ -200,7 +200,7 @@ def is_retrying(passes: Collection[ReconcileRecord]) -> bool:
 
 
 def _latest(passes: Iterable[ReconcileRecord]) -> Mapping[tuple[str, str, str], ReconcileRecord]:
-    """Return the last reconcile of each object by each controller; calls of daemons are none."""
+    """Return the last reconcile of each object by each controller; calls of daemons do not count."""
     return {
         (each.controller, each.namespace, each.name): each for each in passes if not each.result.startswith(_DAEMON)
     }
@@ -277,6 +277,6 @@ def _without_numbers(value: JsonValue) -> JsonValue:
 
 
 def subject_of(key: str) -> str:
-    """Return a storage key as readers know it: resource and name."""
+    """Return resource and name of a storage key, for readers."""
     _, resource, *names = key.split("/")
     return f"{resource} {'/'.join(names)}"

@@ -12,7 +12,7 @@ from opsdk.engine.connections import refusal_of
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.declaration import SimulatedOperator
 from opsdk.engine.world.disturber import Disturber, WatchMessage
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.masks import parse_ignored
 from opsdk.engine.world.outcome import Outcome
@@ -62,15 +62,7 @@ class WorldRun(ABC):
     ) -> None:
         self.declared, self.seed = declared, seed
         self.disturber = disturber if disturber is not None else Disturber()
-        observer = Observer(
-            decide=self._decide,
-            hold=self._hold,
-            delay=self.disturber.delay,
-            begin=self.disturber.begin,
-            finish=self.disturber.finish,
-            max_latency=self.disturber.max_latency,
-            record=record,
-        )
+        observer = Observer(decide=self._decide, hold=self._hold, disturber=self.disturber, record=record)
         self.cluster = SimulatedCluster(declared, observer)
         self.state = StateRecorder([parse_ignored(each) for each in declared.ignored])
         self.state.has_systems = self.cluster.systems is not None
@@ -96,7 +88,7 @@ class WorldRun(ABC):
         """Take all steps, and return the violations that are seen at the end."""
 
     def complete(self, outcome: Outcome) -> Outcome:
-        """Return the result with what the subclass knows of it."""
+        """Return the result with the parts that the subclass adds."""
         return outcome
 
     def on_write(self, exchange: Exchange) -> None:
@@ -138,7 +130,7 @@ class WorldRun(ABC):
 
     # -------------------------------------------------------------- what the replicas do
     async def _decide(self, exchange: Exchange) -> Fault | None:
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return await self.disturber.decide(exchange, 0)
         self.on_write(exchange)
         if self._versions is not None and (sender := sender_of(asyncio.current_task(), self._versions)) is not None:

@@ -1,6 +1,6 @@
 """Which code of an operator sent a write, and what it had read before: for the report of a run.
 
-It walks the frames of all tasks, so only a run that is repeated for its report asks for it.
+It walks the frames of all tasks, so only a run that is repeated for its report does it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.structured_merge.value import JSON_ERRORS
 
 __all__ = ["WatchedObject", "watched_objects"]
@@ -29,7 +30,7 @@ class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Namespace and name."""
-        return "/".join(filter(None, (self.namespace, self.name)))
+        return str(ObjectKey(self.namespace, self.name))
 
 
 def watched_objects(body: bytes) -> Iterator[WatchedObject]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opsdk.aio.randomness import seeded
 from opsdk.engine.world.faults import DEFAULT_FAULTS, FAULTS_WITHOUT_WINDOW, Fault, Step
 
 __all__ = ["PlanOptions", "draw_plan"]
@@ -41,7 +42,7 @@ def draw_plan(seed: int, options: PlanOptions) -> tuple[Step, ...]:
     >>> plan == draw_plan(1, PlanOptions(actions=["edit"], max_faults=2, max_actions=2))
     True
     """
-    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    rng = seeded(seed)
     steps = []
     if options.actions:
         for _ in range(rng.randint(min(3, options.max_actions), options.max_actions)):

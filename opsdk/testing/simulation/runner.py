@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from opsdk.aio.randomness import seeded
 from opsdk.engine.world.declaration import SimulatedOperator, name_of
 from opsdk.engine.world.faults import DEFAULT_FAULTS, DELETIONS, Fault, Step
 from opsdk.engine.world.outcome import Outcome
-from opsdk.engine.world.replica import seeded
 from opsdk.engine.world.run import WorldRun
 from opsdk.testing.simulation.plan import PlanOptions, draw_plan
 from opsdk.testing.simulation.recorded_starts import RecordedStart, StartRecorder

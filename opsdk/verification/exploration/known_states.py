@@ -10,9 +10,8 @@ from typing import Final
 from opsdk.errors import OpsdkError
 from opsdk.verification.exploration.bounds import Bounds
 
-__all__ = ["STATE_BYTES", "KnownStates"]
+__all__ = ["KnownStates"]
 
-STATE_BYTES: Final = 8
 _SLOT: Final = struct.Struct("<8sQ")
 _HEAD: Final = struct.Struct("<Q")
 _STOPPED: Final = struct.Struct("<?")

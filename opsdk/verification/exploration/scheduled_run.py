@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from opsdk.aio.virtual_loop import VirtualLoop
 from opsdk.engine.world.disturber import WatchMessage
-from opsdk.engine.world.exchange import Exchange, changes_state
+from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.event.request import Request
@@ -123,7 +123,7 @@ class ScheduledRun(ViewHolder):
 
     @property
     def _clients(self) -> list[str]:
-        return [replica.link.client for replica in self._run.replicas if not replica.link.dead]
+        return [replica.link.client for replica in self._run.cluster.replicas if not replica.link.dead]
 
     @asynccontextmanager
     async def _point(self, text: str, options: Sequence[Option]) -> AsyncIterator[Option | None]:
@@ -158,7 +158,7 @@ class ScheduledRun(ViewHolder):
 
     def _digest(self, text: str) -> bytes:
         run = self._run
-        replicas = run.replicas
+        replicas = run.cluster.replicas
         queues = [
             (controller.name, sorted(map(str, core.queued())), sorted(map(str, core.processing())))
             for replica in replicas
@@ -173,7 +173,7 @@ class ScheduledRun(ViewHolder):
             queues,
             sorted(self._views.names),
             (run.action, run.hurry.is_set()),
-            object_state(run.systems),
+            object_state(run.cluster.systems),
             [variables_of(replica.functions) for replica in replicas],
         )
 
@@ -193,4 +193,4 @@ class ScheduledRun(ViewHolder):
 
 def _is_of_objects(exchange: Exchange) -> bool:
     """Whether a request reads or changes objects: not discovery, a lease, a review or an Event."""
-    return changes_state(exchange) or (exchange.method == "GET" and exchange.path.count("/") > 3)
+    return exchange.changes_state or (exchange.method == "GET" and exchange.path.count("/") > 3)

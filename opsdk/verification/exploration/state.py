@@ -83,7 +83,7 @@ class StateTracker:
     def view_of(self, client: str) -> bytes:
         """Return the digest of everything that a client has seen."""
         return digest_of(
-            sorted((path, sorted(view.items())) for (who, path), view in self._views.items() if who == client)
+            sorted((path, sorted(view.items())) for (watcher, path), view in self._views.items() if watcher == client)
         )
 
     def digest(self, clients: Iterable[str], *others: object) -> bytes:

@@ -154,7 +154,7 @@ class CommandOperator:
     async def _wait_for_a_pause(self) -> None:
         """Wait until the output pauses, at most half a second: what is written between reading and cutting is lost.
 
-        A program that prints much often says at its end why it ends.
+        A program that prints much often prints the reason of its end last.
         """
         size = -1
         for _ in range(_PAUSE_TRIES):

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 from urllib.parse import parse_qs, urlencode
 
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.writes import Entry
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.verification.disturbances import WRITES, DisturbanceKind
+from opsdk.verification.disturbances import FAULTS, WRITES, DisturbanceKind
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.held_views import HeldViews
 
 __all__ = ["ForeignDisturber", "is_any_version_list", "serve_past"]
-
-_FAULTS: Final = {
-    DisturbanceKind.CRASH_AFTER: Fault.CRASH_AFTER_WRITE,
-    DisturbanceKind.LOSE_ANSWER: Fault.LOSE_ANSWER,
-    DisturbanceKind.CONFLICT: Fault.CONFLICTING_WRITE,
-    DisturbanceKind.REFUSE: Fault.UNAVAILABLE,
-}
 
 
 class ForeignDisturber:
@@ -73,7 +65,7 @@ class ForeignDisturber:
         if (exchange.method, path, occurrence) != (disturbance.method, disturbance.path, disturbance.occurrence):
             return None
         self._happen(exchange)
-        return _FAULTS[disturbance.kind]
+        return FAULTS[disturbance.kind]
 
     async def hold(self, exchange: Exchange, key: str, occurrence: int) -> bool:
         """Wait until a message of a watch is delivered; False if it never is."""

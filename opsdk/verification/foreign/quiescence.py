@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.engine.world.exchange import Exchange, changes_state
+from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.rest import Rest
 
 __all__ = ["Quiescence"]
@@ -47,7 +47,7 @@ class Quiescence:
         """Note a request of the operator."""
         if not exchange.is_watch:
             self._pending[id(exchange)] = exchange
-        if changes_state(exchange):
+        if exchange.changes_state:
             self.reaction = max(self.reaction, exchange.time - self._rest.last_write)
 
     def ended(self, exchange: Exchange) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.absent_namespaces import AbsentNamespaces
-from opsdk.verification.disturbances import NOTHING_ATTACKED, DisturbanceKind, by_kind
+from opsdk.verification.attack_summary import AttackSummary
+from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of, title_of
 from opsdk.verification.foreign.places import ForeignDisturbance
 from opsdk.verification.foreign.run import ForeignOutcome
 from opsdk.verification.foreign.workload import UserWorkload
@@ -45,7 +45,7 @@ class ForeignBrokenRun:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.disturbance or 'without a disturbance'}:"
+        yield f"{title_of(self.disturbance)}:"
         yield from (f"  {violation}" for violation in self.outcome.violations[:_MAX_SHOWN])
         yield f"The workload {self.workload.name}:"
         yield from (f"  {step}" for step in self.workload.steps)
@@ -86,65 +86,24 @@ def _sort(violation: str) -> str:
 
 
 @dataclass(kw_only=True)
-class ForeignSummary:
+class ForeignSummary(AttackSummary[ForeignBrokenRun]):
     """What was verified.
 
     Attributes:
-        workloads: number of workloads with a reference run.
-        runs: number of disturbances that were run, by kind.
-        planned: number of disturbances of the budget, by kind.
-        beyond: number of disturbances beyond the budget, by kind.
         unreached: number of runs that did not reach their disturbance.
-        unrepeated: number of broken runs that were not confirmed: a second run with the same disturbance is not broken,
-            or one without it is broken too.
         omitted_workloads: number of workloads for which there was no time.
         unserved: paths of kinds that are not served.
         missing: paths of objects that the operator looks for, and that nothing creates.
         absent_namespaces: that the operator writes into, and that nothing creates.
         left_out: what the generated workloads do not change, one sentence each.
-        uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
-        seconds: of real time.
-        broken: what the operator does not survive, each sort once.
     """
 
-    workloads: int = 0
-    runs: Counter[DisturbanceKind] = field(default_factory=Counter)
-    planned: Counter[DisturbanceKind] = field(default_factory=Counter)
-    beyond: Counter[DisturbanceKind] = field(default_factory=Counter)
     unreached: int = 0
-    unrepeated: int = 0
     omitted_workloads: int = 0
     unserved: dict[str, None] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     absent_namespaces: AbsentNamespaces = field(default_factory=AbsentNamespaces)
     left_out: Sequence[str] = ()
-    uncompared: dict[str, None] = field(default_factory=dict)
-    seconds: float = 0.0
-    broken: list[ForeignBrokenRun] = field(default_factory=list)
-
-    def is_new(self, run: ForeignBrokenRun) -> bool:
-        """Whether no other run breaks the same invariants: one bug shows at many places."""
-        return all(run.sorts != each.sorts for each in self.broken)
-
-    @property
-    def bugs(self) -> str:
-        """The number of broken runs, in words."""
-        return f"{len(self.broken)} bug{'' if len(self.broken) == 1 else 's'}"
-
-    @property
-    def count(self) -> int:
-        """The number of disturbances that were run."""
-        return self.runs.total()
-
-    @property
-    def total(self) -> int:
-        """The number of disturbances of the budget."""
-        return self.planned.total()
-
-    @property
-    def omitted(self) -> Counter[DisturbanceKind]:
-        """The number of disturbances of the budget for which there was no time, by kind."""
-        return self.planned - self.runs
 
     @property
     def unfinished(self) -> bool:
@@ -167,27 +126,20 @@ class ForeignSummary:
             yield f"{self.unrepeated} broken runs were not confirmed: runs differ without a disturbance too"
         if self.omitted_workloads:
             yield f"{self.omitted_workloads} workloads left for lack of time"
-        if not self.count:
+        if not self.runs:
             yield NOTHING_ATTACKED
         elif self.unfinished:
             yield "unfinished: pass a longer --time-limit"
         yield str(self)
-
-    def __str__(self) -> str:
-        rest = self.omitted
-        omitted = f"; {rest.total()} left for lack of time: {by_kind(rest)}" if rest else ""
-        omitted += f"; {self.beyond.total()} beyond the budget: {by_kind(self.beyond)}" if self.beyond else ""
-        runs = f"{self.count} disturbances of {self.workloads} workloads ({by_kind(self.runs)}{omitted})"
-        return f"{runs}, {self.bugs}, {self.seconds:.1f} s"
 
     def as_json(self) -> JsonObject:
         """Return the report for programs."""
         return {
             "broken": [run.as_json() for run in self.broken],
             "workloads": self.workloads,
-            "runs": {kind.value: count for kind, count in sorted(self.runs.items())},
-            "omitted": {kind.value: count for kind, count in sorted(self.omitted.items())},
-            "beyond": {kind.value: count for kind, count in sorted(self.beyond.items())},
+            "runs": counts_of(self.runs),
+            "omitted": counts_of(self.omitted),
+            "beyond": counts_of(self.beyond),
             "unfinished": self.unfinished,
             "omitted_workloads": self.omitted_workloads,
             "unreached": self.unreached,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,10 +17,10 @@ from opsdk.base.options import Options
 from opsdk.base.shortened import shortened
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.engine.installation import WriteJournal
 from opsdk.engine.net_changes import is_ignored
+from opsdk.engine.running_environment import RunningEnvironment
 from opsdk.engine.world.disturber import WatchMessage
-from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange, changes_state, is_event, is_lease
+from opsdk.engine.world.exchange import CURRENT_EXCHANGE, Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import hot_loops
 from opsdk.engine.world.rest_state import RestState, StateRecorder
@@ -28,7 +28,6 @@ from opsdk.engine.world.watch_events import watched_objects
 from opsdk.engine.writes import Entry
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
 from opsdk.http.asgi_types import App, Receive, Scope, Send
-from opsdk.rest.config import RestConfig
 from opsdk.verification.checks import ObjectCheck
 from opsdk.verification.disturbances import WRITES, DisturbanceKind
 from opsdk.verification.foreign.child import ForeignOperator, OpenOperator
@@ -45,14 +44,14 @@ from opsdk.verification.foreign.places import (
     storage_prefix,
 )
 from opsdk.verification.foreign.quiescence import Quiescence
-from opsdk.verification.foreign.workload import USER, UserStep, UserWorkload
+from opsdk.verification.foreign.workload import UserStep, UserWorkload
+from opsdk.verification.objects import USER
 from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
 __all__ = [
     "ForeignOutcome",
     "ForeignReference",
     "ForeignSubject",
-    "ServedEnvironment",
     "Timing",
     "reference_of",
     "run_foreign",
@@ -103,20 +102,6 @@ class Timing(Options, frozen=True, kw_only=True):
         return 3 * self.quiet + 5.0
 
 
-class ServedEnvironment(Protocol):
-    """A started environment that can listen on a socket, such as ``envtest.Environment``."""
-
-    @property
-    def config(self) -> RestConfig:
-        """Client configuration with an `app`: no sockets."""
-        ...
-
-    @property
-    def journal(self) -> WriteJournal:
-        """The journal of all writes."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class ForeignSubject:
     """What is verified.
@@ -129,7 +114,7 @@ class ForeignSubject:
         watches: the operator opens a watch when it starts; False if it is known that it does not.
     """
 
-    environment: Callable[[], AbstractAsyncContextManager[ServedEnvironment]]
+    environment: Callable[[], AbstractAsyncContextManager[RunningEnvironment]]
     open_operator: OpenOperator
     checks: Sequence[ObjectCheck] = ()
     timing: Timing = Timing()
@@ -509,11 +494,11 @@ class _ForeignRun:
     def _on_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         self._quiescence.sent(exchange)
-        if exchange.is_watch and not is_lease(exchange):
+        if exchange.is_watch and not exchange.is_lease:
             self._quiescence.note(exchange.time)
 
     async def _decide(self, exchange: Exchange) -> Fault | None:
-        if not changes_state(exchange):
+        if not exchange.changes_state:
             return None
         self._writes.append(exchange)
         path, occurrence = self._places.write(exchange.method, exchange.path)
@@ -521,7 +506,7 @@ class _ForeignRun:
 
     async def _hold(self, exchange: Exchange, body: bytes) -> bool:
         keys = tuple(each.key for each in watched_objects(body))
-        if is_lease(exchange) or is_event(exchange) or not keys:
+        if exchange.is_lease or exchange.is_event or not keys:
             return True
         number = self._counts[exchange.path] = self._counts.get(exchange.path, 0) + 1
         message = WatchMessage(path=exchange.path, number=number, keys=keys, action=self._disturber.step)
@@ -550,7 +535,7 @@ class _ForeignRun:
     # -------------------------------------------------------------- the report
     def _requests_around(self) -> list[str]:
         """Return the requests around the disturbed one, or the last ones, without watches, leases and events."""
-        requests = [each for each in self._exchanges if not (each.is_watch or is_lease(each) or is_event(each))]
+        requests = [each for each in self._exchanges if not (each.is_watch or each.is_lease or each.is_event)]
         place = self._disturber.place
         index = len(requests)
         if place is not None:

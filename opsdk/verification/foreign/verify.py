@@ -99,13 +99,13 @@ class ForeignVerification:
         self.summary.missing.update(dict.fromkeys(first.missing))
         self.summary.absent_namespaces.note(first.writes)
         if first.violations:
-            self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=first))
+            self.summary.add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=first))
             return None
         if not any(write.changed for write in first.writes):
             raise ForeignOperatorError(_idle_text(workload, first, self.summary.absent_namespaces))
         second = await run_foreign(self._subject, workload)
         if second.violations:
-            self._add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
+            self.summary.add(ForeignBrokenRun(workload=workload, disturbance=None, outcome=second))
             return None
         reference = reference_of(first, second)
         self.summary.uncompared.update(dict.fromkeys(uncompared_names(reference.masks.values())))
@@ -136,7 +136,7 @@ class ForeignVerification:
                 self._usual.update(run.outcome.violations)
             elif self._is_broken(run) and summary.is_new(run):
                 if await self._is_confirmed(run, reference):
-                    self._add(run)
+                    self.summary.add(run)
                 else:
                     summary.unrepeated += 1
             self._progress(summary)
@@ -167,10 +167,6 @@ class ForeignVerification:
     def _known(self) -> set[str]:
         """The violations of reported runs."""
         return {violation for each in self.summary.broken for violation in each.outcome.violations}
-
-    def _add(self, run: ForeignBrokenRun) -> None:
-        if self.summary.is_new(run):
-            self.summary.broken.append(run)
 
 
 def _idle_text(workload: UserWorkload, outcome: ForeignOutcome, absent: AbsentNamespaces) -> str:

@@ -21,20 +21,20 @@ import msgspec
 
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.foreign.errors import WorkloadError
+from opsdk.verification.objects import USER
 from opsdk.verification.referenced_objects import reference_trees
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind
 from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["USER", "UserStep", "UserWorkload", "generated_workloads", "parse_workload"]
+__all__ = ["UserStep", "UserWorkload", "generated_workloads", "parse_workload"]
 
-USER: Final = "user"
-"""The field manager of the steps."""
 _POLL_SECONDS: Final = 0.2
 _FORM: Final = "write one of apply, patch with merge, delete and wait"
 
@@ -60,7 +60,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.apply:
-            return f"apply {', '.join(map(_subject, self.apply))}"
+            return f"apply {', '.join(map(subject_of_tree, self.apply))}"
         if self.patch:
             return f"patch {self.patch}: {json.dumps(self.merge)}"
         return f"delete {self.delete}" if self.delete else f"wait {self.wait:g} s"
@@ -191,11 +191,6 @@ def _step_of(where: str, step: _Step, objects_in: Callable[[str], Sequence[JsonO
     )  # fmt: skip
 
 
-def _subject(tree: JsonObject) -> str:
-    metadata = tree["metadata"]
-    return f"{tree['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
-
-
 # ------------------------------------------------------------------ generated custom resources
 def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator[UserWorkload]:
     """Yield short workloads of generated operations: each creates a custom resource, changes and deletes it.
@@ -210,17 +205,12 @@ def generated_workloads(resource: str, generated: GeneratedWorkload) -> Iterator
         created = (*references, *([first.before] if first.before is not None else []))
         steps = [UserStep(apply=created)] if created else []
         steps += _steps(resource, operations)
-        steps.append(UserStep(delete=_reference(resource, last.after)))
+        steps.append(UserStep(delete=f"{resource}/{key_of_tree(last.after)}"))
         yield UserWorkload(name=f"{resource} {number}", steps=tuple(steps), tolerant=True)
 
 
 def _steps(resource: str, operations: Iterable[Operation]) -> Iterator[UserStep]:
     for operation in operations:
         if operation.kind is OperationKind.RECREATE:
-            yield UserStep(delete=_reference(resource, operation.after))
+            yield UserStep(delete=f"{resource}/{key_of_tree(operation.after)}")
         yield UserStep(apply=(operation.after,), is_harmful=operation.value_class is ValueClass.MISOPERATION)
-
-
-def _reference(resource: str, tree: JsonObject) -> str:
-    metadata = tree["metadata"]
-    return "/".join(filter(None, (resource, metadata.get("namespace"), metadata["name"])))

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from opsdk.apimachinery.kinds import unstructured_kind
-from opsdk.apimachinery.object import Unstructured, to_dict
-from opsdk.client.client import Client
+from opsdk.apimachinery.object import to_dict
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.client.patch import merge_patch
 from opsdk.engine.world.declaration import World
-from opsdk.errors import AlreadyExistsError, ApiError
+from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.life.external import entries_of, forget_entries
+from opsdk.verification.objects import USER, create_missing, reference_to
 
 __all__ = ["CreateObjects", "DeleteObjects", "Forget", "Look", "Pass", "PatchObjects", "WaitSecond"]
 
-_USER: Final = "user"
 _REFUSALS: Final = (400, 403, 422)
 _NOT_FOUND: Final = 404
 _HOUR: Final = 3700.0
 _REAL_SECOND: Final = 1.01
 """Timestamps have seconds."""
-
-
-def _reference_to(tree: JsonObject) -> Unstructured:
-    metadata = {name: tree["metadata"][name] for name in ("name", "namespace") if tree["metadata"].get(name)}
-    return Unstructured.from_tree({"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": metadata})
-
-
-async def _create(client: Client, tree: JsonObject) -> None:
-    with suppress(AlreadyExistsError):
-        await client.create(Unstructured.from_tree(tree), field_owner=_USER)
 
 
 class CreateObjects:
@@ -50,14 +39,14 @@ class CreateObjects:
     async def __call__(self, world: World) -> None:
         spaces = dict.fromkeys(each["metadata"].get("namespace", "") for each in self._objects)
         for space in filter(None, spaces):
-            await _create(world.client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+            await create_missing(world.client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
         for tree in self._objects:
             try:
-                await _create(world.client, tree)
+                await create_missing(world.client, tree)
             except ApiError as error:
                 if error.code not in _REFUSALS:
                     raise
-                self.refusals[name_of(tree)] = str(error)
+                self.refusals[key_of_tree(tree)] = str(error)
 
 
 class DeleteObjects:
@@ -68,7 +57,7 @@ class DeleteObjects:
 
     async def __call__(self, world: World) -> None:
         for tree in self._objects:
-            await world.client.delete(_reference_to(tree), missing_ok=True)
+            await world.client.delete(reference_to(tree), missing_ok=True)
 
 
 class PatchObjects:
@@ -80,7 +69,7 @@ class PatchObjects:
     async def __call__(self, world: World) -> None:
         for tree, patch in self._patches:
             try:
-                await world.client.patch(_reference_to(tree), merge_patch(patch), field_owner=_USER)
+                await world.client.patch(reference_to(tree), merge_patch(patch), field_owner=USER)
             except ApiError as error:
                 # The object may have been refused, and so may the change.
                 if error.code not in (*_REFUSALS, _NOT_FOUND):
@@ -107,7 +96,7 @@ class Look:
             kind = unstructured_kind(tree["apiVersion"], tree["kind"])
             metadata = tree["metadata"]
             obj = await world.client.get_or_none(kind, metadata["name"], namespace=metadata.get("namespace", ""))
-            self.seen[f"{tree['kind']} {name_of(tree)}"] = None if obj is None else to_dict(obj)
+            self.seen[subject_of_tree(tree)] = None if obj is None else to_dict(obj)
         self.systems, self.entries = world.systems, entries_of(world.systems)
 
 
@@ -140,9 +129,3 @@ class WaitSecond:
 
     async def __call__(self, _: World) -> None:
         self._sleep(_REAL_SECOND)
-
-
-def name_of(tree: JsonObject) -> str:
-    """Return namespace and name of an object."""
-    metadata = tree["metadata"]
-    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))

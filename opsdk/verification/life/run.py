@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
+from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import LAST_WRITE, Cause, causes_of
 from opsdk.verification.generated import GeneratedVerification
-from opsdk.verification.generated_run import GeneratedSummary, Shifted
-from opsdk.verification.guided_run import WorkloadStep, run_guided
+from opsdk.verification.generated_run import GeneratedSummary, run_undisturbed
+from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.life.actions import (
     CreateObjects,
     DeleteObjects,
@@ -28,7 +29,6 @@ from opsdk.verification.life.actions import (
     Pass,
     PatchObjects,
     WaitSecond,
-    name_of,
 )
 from opsdk.verification.life.deletions import Deletion, deletions_of
 from opsdk.verification.life.external import entries_left, shared_entries
@@ -39,22 +39,12 @@ from opsdk.verification.oracles import Oracle, OracleFinding, StateDifference, s
 from opsdk.verification.workload.schema_fields import NAMESPACE
 from opsdk.verification.workload.values import ValueClass
 
-__all__ = ["LIFE_ORACLES", "check_life", "life_states"]
+__all__ = ["check_life", "life_states"]
 
 _MAX_SHOWN: Final = 5
 _MAX_CONTENTS: Final = 12
 _EMPTY: Final = RestState()
 _LABEL_LENGTH: Final = 63
-LIFE_ORACLES: Final = (
-    Oracle.NEIGHBOURS,
-    Oracle.LEFT_OVER,
-    Oracle.AT_REST,
-    Oracle.REFERENCES,
-    Oracle.FOREIGN_OBJECTS,
-    Oracle.DELETION,
-    Oracle.PROCESSES,
-)
-"""The oracles of this package."""
 
 
 def check_life(
@@ -120,7 +110,7 @@ class _KindLife:
     def short_outcome(self) -> Outcome:
         """Run a workload that creates, changes and deletes two objects."""
         objects = self._objects()[:2]
-        actions = [CreateObjects([*self._around(objects), *objects]), DeleteObjects(objects)]
+        actions = [self._creation_of(objects), DeleteObjects(objects)]
         return self._run(actions, shifted=False)
 
     def _judge(self, oracle: Oracle, find: Callable[[bool], list[StateDifference]]) -> None:
@@ -156,7 +146,7 @@ class _KindLife:
     # -------------------------------------------------------------- at rest
     def _restless(self, shifted: bool) -> list[StateDifference]:
         """Return the writes of passes in which nothing has changed, and generations that were not observed."""
-        create = CreateObjects([*self._around([self._first]), self._first])
+        create = self._creation_of([self._first])
         outcome = self._run([create, WaitSecond(self._sleep)], shifted=shifted)
         problems = [StateDifference(each.partition(" sent ")[2] or each, each) for each in outcome.violations]
         patch = {"spec": self._second["spec"]} if isinstance(self._second.get("spec"), dict) else None
@@ -185,11 +175,15 @@ class _KindLife:
                     trees.append(tree)
         return trees
 
+    def _creation_of(self, objects: Sequence[JsonObject]) -> CreateObjects:
+        """Return an action that creates custom resources, after the objects that they name."""
+        return CreateObjects([*self._around(objects), *objects])
+
     def _alone_of(self, obj: JsonObject, *, shifted: bool) -> Alone | None:
         """Return what becomes of one object; None if the server refuses it, or its reconcile fails."""
-        name = name_of(obj)
+        name = key_of_tree(obj)
         if (key := (name, shifted)) not in self._alone:
-            create = CreateObjects([*self._around([obj]), obj])
+            create = self._creation_of([obj])
             outcome = self._run([create], shifted=shifted)
             state = outcome.states.get(1)
             refused = name in create.refusals or state is None or bool(state.failing)
@@ -222,7 +216,7 @@ class _KindLife:
 
     def _disturbed(self, shifted: bool) -> list[StateDifference]:
         objects, alones = self._alones(shifted=shifted)
-        outcome = self._run([CreateObjects([*self._around(objects), *objects])], shifted=shifted)
+        outcome = self._run([self._creation_of(objects)], shifted=shifted)
         state = outcome.states.get(1)
         problems = disturbed_neighbours(alones, state) if state is not None else []
         if self._verification.has_systems:
@@ -237,7 +231,7 @@ class _KindLife:
         looks = [Look(name=f"look {number}") for number in range(3)]
         actions = [
             looks[0],
-            CreateObjects([*self._around(objects), *objects]),
+            self._creation_of(objects),
             looks[1],
             DeleteObjects(objects[:1], "delete the first"),
             DeleteObjects(objects[1:], "delete the others"),
@@ -260,7 +254,7 @@ class _KindLife:
         for content in self._contents:
             obj = {**content, "metadata": self._first["metadata"]}
             looks = [Look(name=f"look {number}") for number in range(3)]
-            create, delete = CreateObjects([*self._around([obj]), obj]), DeleteObjects([obj])
+            create, delete = self._creation_of([obj]), DeleteObjects([obj])
             actions = [looks[0], create, looks[1], delete, Pass(), looks[2]]
             states = self._run(actions, shifted=shifted, harmful={1, 2, 3, 4}).states
             if 3 in states and 6 in states:
@@ -277,7 +271,7 @@ class _KindLife:
     # -------------------------------------------------------------- referenced objects
     def _referenced(self) -> list[JsonObject]:
         """Return the Secrets and ConfigMaps that the custom resource, the operator or its pods name."""
-        existing = {f"{each['kind']} {name_of(each)}" for each in self._references}
+        existing = {subject_of_tree(each) for each in self._references}
         alone = self._alone_of(self._first, shifted=False)
         state = alone.state if alone is not None else _EMPTY
         missing = missing_references(state, existing, self._first["metadata"].get("namespace", NAMESPACE))
@@ -322,9 +316,8 @@ class _KindLife:
     def _taken_over(self, shifted: bool) -> list[StateDifference]:
         remember = Remember(self._children())
         occupy, look = Occupy(remember), Occupy(remember, name="look", only_look=True)
-        around = self._around([self._first])
         actions = [
-            CreateObjects([*around, self._first]), remember, DeleteObjects([self._first]), Pass(), occupy,
+            self._creation_of([self._first]), remember, DeleteObjects([self._first]), Pass(), occupy,
             CreateObjects([self._first], "create again"), look, DeleteObjects([self._first], "delete again"),
         ]  # fmt: skip
         self._run(actions, shifted=shifted, harmful={4, 5, 6, 7})
@@ -335,7 +328,7 @@ class _KindLife:
         remember = Remember(self._children())
         annotate, look = Annotate(remember), Occupy(remember, name="look", only_look=True)
         patch = {"spec": self._second.get("spec")}
-        create = CreateObjects([*self._around([self._first]), self._first])
+        create = self._creation_of([self._first])
         change = PatchObjects([(self._first, patch)], "change")
         self._run([create, remember, annotate, change, look], shifted=shifted, harmful={3, 4})
         return lost_annotations(annotate.seen, look.seen)
@@ -350,15 +343,15 @@ class _KindLife:
 
     def _kept_after(self, deletion: Deletion, shifted: bool) -> Iterator[StateDifference]:
         obj, look = deletion.obj, Look([deletion.obj])
-        create = CreateObjects([*self._around([obj]), obj])
+        create = self._creation_of([obj])
         actions = [create, *deletion.actions, Pass(), look]
         outcome = self._run(actions, shifted=shifted, harmful=set(range(1, len(actions))))
-        name, place = subject_of(f"{self._resource}/{name_of(obj)}"), f"{self._resource} {deletion.when}"
+        name, place = subject_of(f"{self._resource}/{key_of_tree(obj)}"), f"{self._resource} {deletion.when}"
         if create.refusals or not look.seen:
             return
         is_there, state = any(look.seen.values()), outcome.states.get(len(actions), _EMPTY)
         if is_there and not deletion.is_held:
-            error = state.failing.get(name_of(obj), "")
+            error = state.failing.get(key_of_tree(obj), "")
             yield StateDifference(place, f"{name} never goes {deletion.when}" + (error and f": {error}"))
         elif deletion.is_held and not is_there:
             yield StateDifference(place, f"{name} goes {deletion.when}: remove no finalizers of others")
@@ -372,17 +365,15 @@ class _KindLife:
         self, actions: Sequence[Any], *, shifted: bool, harmful: frozenset[int] | set[int] = frozenset()
     ) -> Outcome:
         """Run actions. Harmful ones may end in failing reconciles."""
-        self._summary.runs += 1
         names = [f"{number} {each.__name__}" for number, each in enumerate(actions)]
         steps = [WorkloadStep(name, is_harmful=number in harmful) for number, name in enumerate(names)]
         actions_by_step = [_named(name, each) for name, each in zip(names, actions, strict=True)]
-        first = Shifted(actions_by_step[0]) if shifted else actions_by_step[0]
         # The author's rules need not hold of the objects of others.
-        declared = replace(self._verification.declared, actions=[first, *actions_by_step[1:]], at_rest=())
-        outcome = run_guided(declared, steps, seed=int(shifted), with_senders=self._explained is not None)
+        declared = replace(self._verification.declared, actions=actions_by_step, at_rest=())
+        with_senders = self._explained is not None
+        outcome = run_undisturbed(declared, steps, self._summary, shifted=shifted, with_senders=with_senders)
         if self._explained is not None:
             self._explained.append(outcome)
-        self._summary.connections.update(dict.fromkeys(outcome.connections))
         return outcome
 
 

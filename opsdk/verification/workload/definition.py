@@ -61,7 +61,7 @@ class DefinitionVersion:
                 raise
             raise UsageError(f"the schema of {self.types['kind']} is not valid, correct it: {errors[0]}") from None
         self.root = SchemaField((), SchemaNode(cut))
-        # A state is asked for again and again, while one field of it changes.
+        # The same state is completed again and again, while one field of it changes.
         self._completed: deque[tuple[JsonObject, JsonObject]] = deque(maxlen=4)
         replicas = get_path(versions[chosen], ("subresources", "scale", "specReplicasPath"), "")
         self._replicas = tuple(str(replicas).removeprefix(".").split("."))

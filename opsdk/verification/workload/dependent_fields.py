@@ -1,7 +1,7 @@
 """Makes a refused custom resource valid by a change of one more field. Pure.
 
 A rule may compare two fields, or an alternative may exclude another: then one field alone cannot change. Rules are not
-read: the server is asked about a bounded number of second changes.
+read: a bounded number of second changes is validated.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.shortened import shortened
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.workload.schema_fields import Path, field_path
 from opsdk.verification.workload.values import ABSENT, ValueClass
@@ -16,6 +17,7 @@ from opsdk.verification.workload.values import ABSENT, ValueClass
 PER_WORKLOAD: Final = 3
 """Operations of one run. Each place of a run is disturbed, so short ones show which operation it needs."""
 _MAX_SHOWN: Final = 5
+_MAX_VALUE: Final = 60
 PAUSE_NAMES: Final = ("pause", "paused", "suspend", "suspended")
 """Names of flags with which users take an object out of the operator's hands: it stays as it is until then."""
 
@@ -162,5 +164,4 @@ def _shown(value: JsonValue) -> str:
     """Return a value as one short text."""
     if value is ABSENT:
         return "absent"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(msgspec.json.encode(value).decode(), _MAX_VALUE)

@@ -86,7 +86,7 @@ def matching_strings(pattern: str, lengths: Sequence[int] = ()) -> Iterator[str]
     """
     try:
         root = _Parser(pattern).parse()
-    except (_UnsupportedError, IndexError, ValueError):  # the text ends too early, or a number is none
+    except (_UnsupportedError, IndexError, ValueError):  # the text ends too early, or a number does not parse
         return
     proposals: dict[str, None] = {}
     near = [length - less for length in lengths if length <= MAX_STRING for less in (2, 1, 0)]

@@ -14,6 +14,7 @@ from typing import Final
 
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.base.options import Options
+from opsdk.base.shortened import listed
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath, get_path
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -395,5 +396,4 @@ def _names(error: str, field: SchemaField) -> bool:
 
 def _some(paths: Sequence[str]) -> str:
     """Return the first paths of many."""
-    rest = len(paths) - _NAMED
-    return ", ".join(path or "the root" for path in paths[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return listed([path or "the root" for path in paths], _NAMED)

@@ -21,8 +21,7 @@ from opsdk.engine.replay.loop import RecordingEnd, ReplayLoop
 from opsdk.engine.replay.report import outcome_lines
 from opsdk.engine.replay.run import ReplayOutcome, config_of
 from opsdk.engine.replay.timeline import Timeline
-from opsdk.recording.boundary import Boundary
-from opsdk.recording.calls import MethodCall
+from opsdk.recording.boundary import Boundary, ExternalCall
 from opsdk.recording.recorder import ExchangeRecorder, describe_start
 from opsdk.recording.records import OperatorEnded, Record, RecordingBegan
 from opsdk.rest.config import RestConfig
@@ -78,7 +77,7 @@ async def work(program: list[list[Step]], boundary: Boundary, log: Log, iteratio
     async def do(number: int, step: Step) -> str:
         match step:
             case Call():
-                call = MethodCall(name=f"worker {number}", method=result_of, arguments=(step,))
+                call = ExternalCall(name=f"worker {number}", method=result_of, arguments=(step,))
                 return str(await boundary.call(call))
             case Sleep(seconds=seconds):
                 await asyncio.sleep(seconds)

@@ -10,7 +10,7 @@ import pytest
 from planted.table import Planted, planted, run
 
 from opsdk import Operator
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.life.run import check_life

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
-from opsdk.cli.verify_files import ReportedBug, VerifyResult
-from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_transition import life_test, transition_test
+from opsdk.cli.verify.files import ReportedBug, VerifyResult
+from opsdk.cli.verify.inputs import OperatorInputs
+from opsdk.cli.verify.printed_tests import life_test, transition_test
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.causes import Cause
-from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED
+from opsdk.verification.disturbances import NEEDS_STANDBY, NOTHING_ATTACKED, counts_of, rule_of
 from opsdk.verification.generated import GeneratedVerification
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.guided_run import outside_text
@@ -37,9 +37,6 @@ _ON_PURPOSE: Final = (
     "objects that record the past on purpose: --ignore RESOURCE, or --ignore RESOURCE:PATH for a field; "
     "verify-ignore in pyproject.toml declares it once"
 )
-
-
-_NO: Final = "no disturbance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +129,10 @@ class GeneratedReport:
         """Return what files get."""
         findings, disturbed = self.undisturbed.findings, self.disturbed
         bugs = [_bug(each.oracle.value, f"{each.oracle.value}: {each.operation}", each) for each in findings]
-        bugs += [
-            _bug(run.disturbance.kind.value if run.disturbance else _NO, run.title, run) for run in disturbed.broken
-        ]
+        bugs += [_bug(rule_of(run.disturbance), run.title, run) for run in disturbed.broken]
         tried = {oracle.value: self.undisturbed.checks[oracle] for oracle in Oracle}
-        tried |= {kind.value: count for kind, count in sorted(disturbed.runs.items())}
-        left_out = {kind.value: count for kind, count in sorted(disturbed.omitted.items())}
+        tried |= counts_of(disturbed.runs)
+        left_out = counts_of(disturbed.omitted)
         if self.undisturbed.omitted:
             left_out["workloads"] = self.undisturbed.omitted
         is_bare = self.status == ExitStatus.ERROR
@@ -158,9 +153,9 @@ class GeneratedReport:
             "broken": [self._run_as_json(run) for run in disturbed.broken],
             "workloads": disturbed.workloads,
             "with_standby": disturbed.with_standby,
-            "runs": {kind.value: count for kind, count in sorted(disturbed.runs.items())},
-            "omitted": {kind.value: count for kind, count in sorted(disturbed.omitted.items())},
-            "beyond": {kind.value: count for kind, count in sorted(disturbed.beyond.items())},
+            "runs": counts_of(disturbed.runs),
+            "omitted": counts_of(disturbed.omitted),
+            "beyond": counts_of(disturbed.beyond),
             "never": self.never,
             "unfinished": self.unfinished,
             "seconds": round(disturbed.seconds, 1),

@@ -7,28 +7,26 @@ import shlex
 import signal
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
-from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify_inputs import AttackLimits, read_definitions
-from opsdk.engine.environments import import_envtest, local_version
+from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult
+from opsdk.cli.verify.inputs import AttackLimits, read_definitions
+from opsdk.engine.environments import defined_environment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
-from opsdk.verification.disturbances import NOTHING_ATTACKED
+from opsdk.verification.disturbances import NOTHING_ATTACKED, counts_of, rule_of, title_of
 from opsdk.verification.foreign.child import open_command
 from opsdk.verification.foreign.report import APPLY_IT, ForeignSummary
-from opsdk.verification.foreign.run import ForeignSubject, ServedEnvironment, Timing
+from opsdk.verification.foreign.run import ForeignSubject, Timing
 from opsdk.verification.foreign.verify import ForeignVerification
 from opsdk.verification.foreign.workload import UserWorkload, generated_workloads, parse_workload
 from opsdk.verification.workload.operations import GeneratedWorkload
@@ -36,31 +34,6 @@ from opsdk.verification.workload.transitions import WorkloadOptions, generate_wo
 
 _DISTURBANCES: Final = 40
 """Disturbances by default: each takes seconds of real time."""
-
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[-- COMMAND...]", help="an operator in any language; needs --workload or --crds"),
-]
-Workloads = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
-]
-Definitions = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
-]
-Checks = Annotated[
-    list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
-]
-Quiet = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="without a write, after which a command is at rest")
-]
-Patience = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="in which a command at rest must reach the usual state")
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="runs at once; default: one per processor, of a command 1"),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +106,7 @@ def verify_command(inputs: CommandInputs, timing: Timing, limits: AttackLimits, 
     outputs.publish(summary.as_json(), summary.lines(), _result(inputs.name, summary))
     if summary.broken:
         return ExitStatus.FOUND
-    if not summary.count or summary.absent_namespaces.names:
+    if not summary.runs or summary.absent_namespaces.names:
         return ExitStatus.ERROR
     return ExitStatus.UNFINISHED if summary.unfinished else ExitStatus.SUCCESS
 
@@ -165,25 +138,13 @@ async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
 
 
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
-    envtest = import_envtest("a verification runs the operator")
-    kubernetes = local_version(inputs.kubernetes)
+    # A restart into the past needs old revisions. A program in another process takes no virtual time.
+    make = defined_environment(kubernetes=inputs.kubernetes, compaction_interval=0, hot_loop_limit=0)
     definitions = read_definitions(inputs.definitions)
     workloads, left_out = inputs.read_workloads(definitions)
 
-    def environment() -> AbstractAsyncContextManager[ServedEnvironment]:
-        served: AbstractAsyncContextManager[ServedEnvironment] = envtest.Environment(
-            controllers="cluster",
-            controller_events=False,
-            kubernetes=kubernetes,
-            crds=definitions,
-            # A restart into the past needs old revisions. A program in another process takes no virtual time.
-            compaction_interval=0,
-            hot_loop_limit=0,
-        )
-        return served
-
     subject = ForeignSubject(
-        environment=environment,
+        environment=partial(make, definitions),
         open_operator=open_command(inputs.words),
         checks=[parse_check(text) for text in inputs.checks],
         timing=timing,
@@ -199,28 +160,23 @@ def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -
 def _result(name: str, summary: ForeignSummary) -> VerifyResult:
     """Return what files get."""
     bugs = tuple(
-        ReportedBug(
-            rule=run.disturbance.kind.value if run.disturbance else "no disturbance",
-            title=str(run.disturbance or "without a disturbance"),
-            text=str(run),
-        )
+        ReportedBug(rule=rule_of(run.disturbance), title=title_of(run.disturbance), text=str(run))
         for run in summary.broken
     )
-    left_out = {kind.value: count for kind, count in sorted(summary.omitted.items())}
+    left_out = counts_of(summary.omitted)
     if summary.omitted_workloads:
         left_out["workloads"] = summary.omitted_workloads
-    tried = {kind.value: count for kind, count in sorted(summary.runs.items())}
+    tried = counts_of(summary.runs)
     absent = [] if bugs else summary.absent_namespaces.texts(APPLY_IT)
-    error = "\n".join([*absent, *([] if bugs or summary.count else [NOTHING_ATTACKED])])
+    error = "\n".join([*absent, *([] if bugs or summary.runs else [NOTHING_ATTACKED])])
     return VerifyResult(
         name=name, tried=tried, bugs=bugs, left_out=left_out, error=error, seconds=summary.seconds
     )  # fmt: skip
 
 
 def _show_progress(summary: ForeignSummary) -> None:
-    show_progress(
-        f"{summary.workloads} workloads, {summary.count} of {summary.total or '?'} disturbances, {summary.bugs}"
-    )
+    planned = summary.planned.total() or "?"
+    show_progress(f"{summary.workloads} workloads, {summary.runs.total()} of {planned} disturbances, {summary.bugs}")
 
 
 def _read_workload(file: Path) -> UserWorkload:

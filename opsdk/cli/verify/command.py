@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -15,22 +14,13 @@ from opsdk.cli.plan.options import AllowedHosts, DoublesName
 from opsdk.cli.plan.processes import stopped_by_sigterm
 from opsdk.cli.target import KubernetesOption
 from opsdk.cli.validate.documents import read_files
-from opsdk.cli.verify_all import Exhaustive, explore_workloads
-from opsdk.cli.verify_command import (
-    Checks,
-    Command,
-    CommandInputs,
-    Definitions,
-    Parallel,
-    Patience,
-    Quiet,
-    Workloads,
-    verify_command,
-)
-from opsdk.cli.verify_files import Junit, ReportOutputs, Sarif
-from opsdk.cli.verify_inputs import OPERATIONS, AttackLimits, OperatorInputs
-from opsdk.cli.verify_process import check_processes
-from opsdk.cli.verify_report import GeneratedReport
+from opsdk.cli.verify import options
+from opsdk.cli.verify.exhaustive import explore_workloads
+from opsdk.cli.verify.files import ReportOutputs
+from opsdk.cli.verify.inputs import OPERATIONS, AttackLimits, OperatorInputs
+from opsdk.cli.verify.process import check_processes
+from opsdk.cli.verify.program import CommandInputs, verify_command
+from opsdk.cli.verify.report import GeneratedReport
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.foreign.run import Timing
 from opsdk.verification.generated import GeneratedVerification
@@ -42,49 +32,32 @@ _COMMAND_OPERATIONS: Final = 6
 """Operations on each kind of a command, whose runs take real time."""
 _UNDISTURBED: Final = 0.4
 """The part of the time that runs without a disturbance may take."""
-ForeignChanges = Annotated[
-    bool, typer.Option("--foreign-changes", help="also delete and edit each child, as a foreign client")
-]
-"""The option ``--foreign-changes``."""
-Examples = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")
-]
-Operations = Annotated[int | None, typer.Option(min=1, help="operations on each kind; default: 60, of a command 6")]
-Budget = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, help="disturbances to run, the most different first; default: 150, of a command 40"
-    ),
-]
-Ignored = Annotated[
-    list[str] | None, typer.Option(metavar="RESOURCE[:PATH]", help="not compared, as what records the past")
-]
 
 
 def verify(
     operator: OperatorArgument = "",
-    command: Command = None,
+    command: options.Command = None,
     *,
-    example: Examples = None,
-    operations: Operations = None,
-    disturbances: Budget = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="time for all runs")] = 600,
+    example: options.Examples = None,
+    operations: options.Operations = None,
+    disturbances: options.Budget = None,
+    time_limit: options.TimeLimit = 600,
     doubles: DoublesName = "",
     allow_host: AllowedHosts = None,
-    seed: Annotated[int, typer.Option(help="of the order of fields; with --exhaustive of tasks too")] = 0,
-    foreign_changes: ForeignChanges = False,
-    exhaustive: Exhaustive = False,
-    workload: Workloads = None,
-    crds: Definitions = None,
-    check: Checks = None,
-    ignore: Ignored = None,
+    seed: options.Seed = 0,
+    foreign_changes: options.ForeignChanges = False,
+    exhaustive: options.Exhaustive = False,
+    workload: options.Workloads = None,
+    crds: options.Definitions = None,
+    check: options.Checks = None,
+    ignore: options.Ignored = None,
     kubernetes: KubernetesOption = None,
-    quiet: Quiet = 2,
-    patience: Patience = 75,
-    parallel: Parallel = None,
+    quiet: options.Quiet = 2,
+    patience: options.Patience = 75,
+    parallel: options.Parallel = None,
     output: Output = OutputFormat.TEXT,
-    junit: Junit = None,
-    sarif: Sarif = None,
+    junit: options.Junit = None,
+    sarif: options.Sarif = None,
 ) -> None:
     """Attack an operator: crash it after each write, lose answers, refuse writes, hold back and hide events.
 

@@ -18,8 +18,9 @@ from processes import until
 from envtest import Environment
 from opsdk.cli.__main__ import main
 from opsdk.cli.exit_status import ExitStatus
-from opsdk.cli.verify_inputs import OperatorInputs, fresh_operator
-from opsdk.cli.verify_transition import life_test, transition_test, verify_transition
+from opsdk.cli.verify.inputs import OperatorInputs, fresh_operator
+from opsdk.cli.verify.printed_tests import life_test, transition_test
+from opsdk.cli.verify_transition import verify_transition
 from opsdk.errors import ConfigError
 from opsdk.verification.disturbances import DEFAULT_KINDS, DisturbanceKind
 from opsdk.verification.exploration.bounds import Bounds
@@ -79,8 +80,8 @@ def whole_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def project(whole_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, without the two processes with other hashes: tests/cli/test_verify_process.py has their laws."""
-    monkeypatch.setattr("opsdk.cli.verify.check_processes", lambda *_: None)
+    """The same, without the two processes with other hashes: test_process.py has their laws."""
+    monkeypatch.setattr("opsdk.cli.verify.command.check_processes", lambda *_: None)
     return whole_project
 
 
@@ -246,7 +247,7 @@ def test_a_bug_of_a_standby_is_found_and_repeated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """An operator that elects a leader runs with a second replica; so does the printed test."""
-    monkeypatch.setattr("opsdk.cli.verify.DEFAULT_KINDS", kinds)
+    monkeypatch.setattr("opsdk.cli.verify.command.DEFAULT_KINDS", kinds)
     project.write_text(ELECTS + CLEANS)
     assert main(["verify", project.name, "--operations", "3", "--output", "json"]) == 2
     report = json.loads(capsys.readouterr().out)
@@ -414,15 +415,17 @@ def test_a_pasted_test_fails_while_the_bug_is_there(
 
 
 @pytest.mark.slow
-def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path) -> None:
-    """Of an exhaustive search."""
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_pasted_schedule_fails_while_the_bug_is_there(project: Path, seed: int) -> None:
+    """Of an exhaustive search, in the order of tasks that it had."""
     project.write_text(HEAD + BROKEN)
-    inputs = OperatorInputs(operator=project.name, exhaustive=True, operations=3)
+    inputs = OperatorInputs(operator=project.name, exhaustive=True, operations=3, seed=seed)
     verification = inputs.generated()
     run = verification.runs[-1]
     bounds = Bounds(crashes=1, stale_views=0, deviations=0)
-    broken = explore(verification.declared, run.workload, bounds).counterexamples[0]
+    broken = explore(verification.declared, run.workload, bounds, order=seed or None).counterexamples[0]
     test = transition_test(inputs, "exhaustive", run.transition(), schedule=broken.schedule)
+    assert ("order=7" in test) is bool(seed)
     assert "configmaps default/" in run_pasted(test)
     project.write_text(HEAD + GOOD)
     assert not run_pasted(test)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.cli.verify_inputs import OperatorInputs
-from opsdk.cli.verify_process import check_processes
+from opsdk.cli.verify.inputs import OperatorInputs
+from opsdk.cli.verify.process import check_processes
 from opsdk.errors import OpsdkError
 from opsdk.verification.generated_run import GeneratedSummary
 from opsdk.verification.oracles import Oracle

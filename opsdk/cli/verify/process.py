@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from opsdk.cli.verify_inputs import OperatorInputs
+from opsdk.cli.verify.inputs import OperatorInputs
 from opsdk.engine.world.rest_state import RestState
 from opsdk.errors import OpsdkError
 from opsdk.verification.generated_run import GeneratedSummary
@@ -62,16 +62,14 @@ def check_processes(inputs: OperatorInputs, summary: GeneratedSummary) -> None:
 
 def _differences(states: Mapping[int, RestState], others: Mapping[int, RestState]) -> Iterator[StateDifference]:
     for number in states.keys() & others.keys():
-        for each in state_differences_of(states[number], others[number]):
-            text = each.text.replace("if it is created with this content", "in another process")
-            yield StateDifference(each.place, text)
+        yield from state_differences_of(states[number], others[number], "in another process")
 
 
 def _states(inputs: OperatorInputs, seed: str) -> States:
     """Return the states of a process."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "states"
-        words: Sequence[str] = (sys.executable, "-m", "opsdk.cli.verify_process", str(result))
+        words: Sequence[str] = (sys.executable, "-m", "opsdk.cli.verify.process", str(result))
         done = subprocess.run(  # noqa: S603 - this interpreter, and this module
             words,
             input=pickle.dumps((sys.path, inputs)),

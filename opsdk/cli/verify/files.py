@@ -10,23 +10,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 import msgspec
-import typer
 
 from opsdk.base.version import VERSION
 from opsdk.cli.output import OutputFormat, print_result
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["Junit", "ReportOutputs", "ReportedBug", "Sarif", "VerifyResult", "junit_text", "sarif_text"]
+__all__ = ["ReportOutputs", "ReportedBug", "VerifyResult", "junit_text", "sarif_text"]
 
-Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="write the result as JUnit XML, too")]
-"""The option ``--junit``."""
-Sarif = Annotated[Path | None, typer.Option(metavar="FILE", help="write the bugs as SARIF, with file and line, too")]
-"""The option ``--sarif``."""
 _TOOL: Final = "opsdk verify"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from opsdk.cli.exit_status import ExitStatus
 from opsdk.cli.output import OutputFormat, print_result, show_progress
 from opsdk.cli.plan.processes import stopped_by_sigterm
-from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify_inputs import AttackLimits, OperatorInputs
-from opsdk.cli.verify_report import test_lines
-from opsdk.cli.verify_transition import transition_test
+from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult
+from opsdk.cli.verify.inputs import AttackLimits, OperatorInputs
+from opsdk.cli.verify.printed_tests import transition_test
+from opsdk.cli.verify.report import test_lines
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.exploration.explore import Exploration, explore
 from opsdk.verification.generated import GeneratedRun, GeneratedVerification
@@ -24,9 +22,6 @@ _RANDOM: Final = (
     "the operator draws random numbers, which are others in each order: "
     "let the custom resource alone decide what it writes"
 )
-
-Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="run every schedule with one crash and one stale view")]
-"""The option ``--exhaustive``."""
 
 
 @stopped_by_sigterm()

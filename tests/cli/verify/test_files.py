@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult, junit_text, sarif_text
+from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult, junit_text, sarif_text
 from opsdk.errors import OpsdkError, UsageError
 
 BUG = ReportedBug(rule="refuse", title="refuse write 1", text="state at rest: <&>", file="sites.py", line=7)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,20 +16,14 @@ from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
-from opsdk.engine.environments import import_envtest, local_version
+from opsdk.engine.environments import defined_environment
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.engine.world.masks import parse_ignored
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
-from opsdk.verification.checks import ObjectCheck, parse_check
-from opsdk.verification.generated import (
-    DefinedEnvironment,
-    GeneratedVerification,
-    generated_verification,
-    transition_verification,
-)
+from opsdk.verification.checks import parse_check
+from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.transition import Transition
 
 __all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator", "read_definitions"]
@@ -72,29 +65,27 @@ class OperatorInputs:
 
     def generated(self) -> GeneratedVerification:
         """Return the verification of generated workloads. Raises `OpsdkError`: the operator cannot be verified."""
-        return generated_verification(
-            self.doubles_factory(),
-            environment=self._environment(),
+        return self._verified().generated(
             examples=self.examples,
             operations=self.operations,
             per_workload=1 if self.exhaustive else 3,
             seed=self.seed,
-            allowed_hosts=self.allowed_hosts,
-            checks=self._parsed_checks(),
-            ignored=self._all_ignored(),
-            definitions=self._read_definitions(),
         )
 
     def transition(self, transition: Transition) -> GeneratedVerification:
         """Return the verification of a printed test. Raises `OpsdkError`."""
-        return transition_verification(
+        return self._verified().transition(transition)
+
+    def _verified(self) -> VerifiedOperator:
+        return VerifiedOperator(
             self.doubles_factory(),
-            environment=self._environment(),
-            transition=transition,
+            environment=defined_environment(
+                controllers="none" if self.exhaustive else "cluster", kubernetes=self.kubernetes
+            ),
             allowed_hosts=self.allowed_hosts,
-            checks=self._parsed_checks(),
+            checks=[parse_check(text) for text in self.checks],
             ignored=self._all_ignored(),
-            definitions=self._read_definitions(),
+            definitions=read_definitions([Path(each) for each in self.definitions]),
         )
 
     def options(self) -> dict[str, Any]:
@@ -117,21 +108,6 @@ class OperatorInputs:
             return factory_of(lambda: fresh_operator(reference), None)
         return _with_fresh_modules(doubles)
 
-    def _environment(self) -> DefinedEnvironment:
-        envtest = import_envtest("a verification runs the operator")
-        kubernetes = local_version(self.kubernetes)
-
-        def environment(definitions: Sequence[JsonObject]) -> AbstractAsyncContextManager[RunningEnvironment]:
-            running: AbstractAsyncContextManager[RunningEnvironment] = envtest.Environment(
-                controllers="none" if self.exhaustive else "cluster",
-                controller_events=False,
-                crds=definitions,
-                kubernetes=kubernetes,
-            )
-            return running
-
-        return environment
-
     def _all_ignored(self) -> list[str]:
         project = find_project(Path.cwd())
         is_project = project is not None and self.operator in ("", project.operator)
@@ -139,12 +115,6 @@ class OperatorInputs:
         for text in texts:
             parse_ignored(text)
         return texts
-
-    def _read_definitions(self) -> list[JsonObject]:
-        return read_definitions([Path(each) for each in self.definitions])
-
-    def _parsed_checks(self) -> list[ObjectCheck]:
-        return [parse_check(text) for text in self.checks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

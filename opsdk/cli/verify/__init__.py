@@ -1,0 +1,1 @@
+"""``opsdk verify``: attacks an operator at each place of many short runs."""
