@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from envtest.data.table import blocks, difference, without_header
+from opsdk.cli.generate.names import stability_of
 from tools.generate.column_facts import parse_columns_facts, render_columns_facts
 from tools.generate.errors import GenerateError
 from tools.generate.extract.go_structs import read_structs
@@ -35,7 +35,6 @@ SCHEMAS, PROTOBUF, DISCOVERY, GATES = "schemas.json", "protobuf-fields.json", "d
 _SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, GATES, STRUCTS, COLUMNS)
 _AGGREGATED = Path("api/discovery/aggregated_v2.json")
 _MAKER = "make generate KUBERNETES=CHECKOUT KUBERNETES_VERSION=VERSION"
-_UNSTABLE = re.compile("alpha|beta")
 _MODULES = {"gates": "overlay"}
 """Tables of a version alone, and the module that makes each."""
 _WHOLE = frozenset({"resources"})
@@ -146,7 +145,7 @@ def _stable(discovery: Any) -> list[Any]:
     """Return the groups with their stable versions, which a server serves by default."""
     groups = []
     for group in discovery["items"]:
-        versions = [each for each in group["versions"] if not _UNSTABLE.search(each["version"])]
+        versions = [each for each in group["versions"] if stability_of(each["version"]) == "stable"]
         if versions:
             groups.append({**group, "versions": versions})
     return groups

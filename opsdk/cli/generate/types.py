@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsdk.cli.generate.names import camel, module_of, pascal, snake
+from opsdk.cli.generate.names import camel, module_of, pascal, snake, stability_of
 
 Schema = Mapping[str, Any]
 
@@ -165,10 +165,10 @@ class TypeGenerator:
 
     def _stability(self, version: str) -> str:
         """Return what the docstring of a built-in kind says about an alpha or beta version."""
-        word = next((word for word in ("alpha", "beta") if word in version), "")
-        if not word or self._built_in is not None:
+        level = stability_of(version)
+        if level == "stable" or self._built_in is not None:
             return ""
-        return f" {word.capitalize()}: API servers do not serve it by default."
+        return f" {level.capitalize()}: API servers do not serve it by default."
 
     def _class(self, module: Module, cls: str, schema: Schema) -> str:
         module.use("opsdk.apimachinery.model", "Model")
