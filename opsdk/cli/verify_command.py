@@ -17,10 +17,11 @@ import typer
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
+from opsdk.cli.generate.sources import read_definitions
 from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify_files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify_inputs import AttackLimits, read_definitions
+from opsdk.cli.verify_inputs import AttackLimits
 from opsdk.engine.environments import import_envtest, local_version
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -45,8 +46,11 @@ Workloads = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
 ]
 Definitions = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="definitions of a command's kinds, and of kinds without a class: a file, folder, URL or release on GitHub",
+    ),
 ]
 Checks = Annotated[
     list[str] | None, typer.Option(metavar="KIND:CEL", help="what holds of each object, as self, at rest")
@@ -70,7 +74,7 @@ class CommandInputs:
     Attributes:
         words: the command.
         workloads: files with steps; without any, they are generated from the definitions.
-        definitions: files and folders with CustomResourceDefinitions.
+        definitions: sources of CustomResourceDefinitions, as `read_definitions` reads them.
         examples: custom resources to begin generated workloads with.
         checks: as ``KIND:EXPRESSION``.
         operations: number of generated operations on each kind.
@@ -80,7 +84,7 @@ class CommandInputs:
 
     words: Sequence[str]
     workloads: Sequence[Path]
-    definitions: Sequence[Path]
+    definitions: Sequence[str]
     examples: Sequence[Path]
     checks: Sequence[str]
     operations: int
@@ -167,7 +171,7 @@ async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     envtest = import_envtest("a verification runs the operator")
     kubernetes = local_version(inputs.kubernetes)
-    definitions = read_definitions(inputs.definitions)
+    definitions = [definition for source in inputs.definitions for definition in read_definitions(source)]
     workloads, left_out = inputs.read_workloads(definitions)
 
     def environment() -> AbstractAsyncContextManager[ServedEnvironment]:

@@ -12,17 +12,15 @@ from typing import Any, Final
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.fresh_modules import imported_modules, renew_imports
+from opsdk.cli.generate.sources import read_definitions
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
-from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import import_envtest, local_version
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.declaration import RunningEnvironment
 from opsdk.engine.world.masks import parse_ignored
-from opsdk.errors import UsageError
-from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, parse_check
 from opsdk.verification.generated import (
@@ -33,9 +31,8 @@ from opsdk.verification.generated import (
 )
 from opsdk.verification.transition import Transition
 
-__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator", "read_definitions"]
+__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator"]
 
-_DEFINITION: Final = "CustomResourceDefinition"
 OPERATIONS: Final = 60
 """Operations on each kind."""
 
@@ -54,7 +51,7 @@ class OperatorInputs:
         examples: custom resources to begin with, and objects that they name.
         operations: on each kind.
         seed: chooses the order of the fields.
-        definitions: files and folders with the definitions of kinds that have no class.
+        definitions: sources of the definitions of kinds that have no class, as `read_definitions` reads them.
         kubernetes: the version of the local API server; None for the default.
     """
 
@@ -141,7 +138,7 @@ class OperatorInputs:
         return texts
 
     def _read_definitions(self) -> list[JsonObject]:
-        return read_definitions([Path(each) for each in self.definitions])
+        return [definition for source in self.definitions for definition in read_definitions(source)]
 
     def _parsed_checks(self) -> list[ObjectCheck]:
         return [parse_check(text) for text in self.checks]
@@ -165,19 +162,6 @@ class AttackLimits:
     def all_processes(self) -> int:
         """The number of processes; by default one on each processor."""
         return self.processes or os.cpu_count() or 1
-
-
-def read_definitions(paths: Sequence[Path]) -> list[JsonObject]:
-    """Return the definitions in files and folders. Raises `UsageError`."""
-    definitions = [each.tree for each in read_files(paths) if each.tree["kind"] == _DEFINITION]
-    if paths and not definitions:
-        raise UsageError(f"--crds {paths[0]} has no {_DEFINITION}")
-    for each in definitions:
-        kind, versions = (get_path(each, path, None) for path in (("spec", "names", "kind"), ("spec", "versions")))
-        if not isinstance(kind, str) or not isinstance(versions, list):
-            name = get_path(each, ("metadata", "name"), "without a name")
-            raise UsageError(f"the {_DEFINITION} {name} lacks spec.names.kind or spec.versions: add them")
-    return definitions
 
 
 def fresh_operator(reference: str) -> Operator:

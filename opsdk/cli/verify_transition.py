@@ -50,7 +50,7 @@ def verify_transition(
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
-        definitions: files with the definitions of kinds that have no class.
+        definitions: sources of the definitions of kinds that have no class, as for ``--crds``.
         kubernetes: the version of the local API server; None for the default.
         replicas: of the operator.
 
@@ -130,7 +130,7 @@ def verify_life(
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
-        definitions: files with the definitions of kinds that have no class.
+        definitions: sources of the definitions of kinds that have no class, as for ``--crds``.
         kubernetes: the version of the local API server; None for the default.
         references: examples of custom resources, and objects that they name.
 

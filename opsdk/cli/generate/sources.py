@@ -1,4 +1,4 @@
-"""Where ``opsdk generate models --crd`` reads definitions: files, folders, URLs, and archives of releases."""
+"""Reads CustomResourceDefinitions for commands: from files, folders, URLs, and archives of releases."""
 
 from __future__ import annotations
 
