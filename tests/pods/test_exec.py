@@ -17,6 +17,7 @@ from opsdk.errors import (
     BadRequestError,
     ConnectionLostError,
     DeadlineError,
+    ExitError,
     ForbiddenError,
     InternalServerError,
     LeaderElectionLostError,
@@ -67,6 +68,22 @@ async def test_a_command_has_a_status_and_two_outputs(sockets: bool) -> None:
         )
         assert [result.status for result in results] == list(range(8))
         assert cluster.transport.__repr__().count("0 busy") == int(sockets)
+
+
+async def test_a_checked_command_raises_its_exit_status() -> None:
+    """The error has the status and stderr; the message has the end of stderr. A success is a result as ever."""
+
+    async def psql(command: Any, pipe: Any) -> int:
+        await pipe.write_error(b"x" * 1000 + b"\nFATAL: no such database\n")
+        return int(command.argv[1])
+
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = psql
+        with pytest.raises(ExitError, match=r"psql in Pod default/p ended with status 2: x+\nFATAL: no") as caught:
+            await cluster.pods.exec("default/p", ["psql", "2"], container="c", check=True)
+        assert caught.value.status == 2
+        assert len(caught.value.stderr) > 1000 > len(str(caught.value))
+        assert (await cluster.pods.exec("default/p", ["psql", "0"], container="c", check=True)).status == 0
 
 
 @pytest.mark.realtime
