@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -235,19 +236,35 @@ async def test_attach_reaches_the_running_process(sockets: bool) -> None:
                 dry.pods.attach("default/p")
 
 
-async def test_a_plain_reconciler_runs_a_command() -> None:
-    """A function in a thread gets the result without await."""
-    results = []
+async def test_a_plain_reconciler_looks_into_its_pod() -> None:
+    """A function in a thread runs a command and reads a log without await. Leaving the loop ends the log."""
+    statuses, lines, ended = [], [], asyncio.Event()
     operator = Operator("prober")
 
     @operator.reconciler(Pod)
     def reconcile(pod: Pod, ctx: BlockingContext) -> None:
-        results.append(ctx.run(ctx.target.cluster.pods.exec(key_of(pod), ["exit", "4"], container="c")))
+        pods = ctx.cluster.pods
+        statuses.append(pods.exec(key_of(pod), ["exit", "4"], container="c").status)
+        for line in pods.logs(key_of(pod), container="c", follow=True):
+            lines.append(line)
+            break
+        lines.append(ctx.cluster.uncached.get(Pod, key_of(pod)).metadata.name)
 
-    async with pod_environment(sockets=False) as (env, _), running(operator, env):
+    async def write() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"line\n"
+                await asyncio.sleep(1)
+        finally:
+            ended.set()
+
+    async with pod_environment(sockets=False) as (env, _):
         env.responders.run = shell
-        await env.eventually(lambda: results)
-        assert results[0].status == 4
+        env.responders.logs = lambda *_: write()
+        async with running(operator, env):
+            await ended.wait()
+            await env.eventually(lambda: len(lines) == 2)
+    assert (statuses, lines) == ([4], ["line", "p"])
 
 
 @pytest.mark.realtime

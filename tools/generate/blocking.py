@@ -48,19 +48,27 @@ MODULES = (
         classes={"Client": "BlockingClientMethods", "SubResourceClient": "BlockingSubResourceClient"},
     ),
     BlockingModule(
+        source="opsdk/pods/client.py",
+        target="opsdk/pods/generated_blocking.py",
+        classes={"PodClient": "BlockingPodClientMethods"},
+        left_out=frozenset({"open_exec", "attach", "open_port", "port_forward"}),
+    ),
+    BlockingModule(
         source="opsdk/controller/context.py",
         target="opsdk/controller/generated_blocking.py",
         classes={"Context": "BlockingContextMethods"},
         imports=(
             "from opsdk.client.blocking import BlockingClient",
+            "from opsdk.cluster.blocking import BlockingCluster",
             "from opsdk.controller.blocking_status import BlockingStatusPatch",
         ),
-        left_out=frozenset({"cluster", "recorder", "specs", "progress", "fields"}),
+        left_out=frozenset({"recorder", "specs", "progress", "fields"}),
         in_thread=frozenset({"changed", "difference"}),
     ),
 )
 _FORMS = {
     "Client": "BlockingClient({value}, self._call)",
+    "Cluster": "BlockingCluster({value}, self._call)",
     "SubResourceClient": "BlockingSubResourceClient({value}, self._call)",
     "StatusPatch": "BlockingStatusPatch(self.target.client, {arguments}, self._call)",
 }
@@ -143,7 +151,7 @@ class _Form:
                 return head + _FORMS[form].format(value=called, arguments=arguments)
             case "AbstractAsyncContextManager":
                 return f"{head}self._open({called})"
-            case "AsyncIterator":
+            case "AsyncIterator" | "AsyncGenerator":
                 return f"{head}self._iterate({called})"
         if is_property or method.name in self._module.in_thread:
             return head + called
@@ -171,7 +179,10 @@ def _forwarded(arguments: ast.arguments) -> str:
 def _blocking_header(header: str) -> str:
     """Return the header of a method without ``async``, whose result is the blocking form."""
     signature, arrow, returns = header.replace("async def", "def", 1).rpartition("->")
+    # A function that is not async needs no exemption from the rules for async ones.
+    signature = re.sub(r"  # noqa: ASYNC\d+\b.*", "", signature)
     returns = returns.replace("AbstractAsync", "Abstract").replace("AsyncIterator", "Iterator")
+    returns = re.sub(r"AsyncGenerator\[(.+), None\]", r"Iterator[\1]", returns)
     return signature + arrow + re.sub(rf"\b({'|'.join(_FORMS)})\b", r"Blocking\1", returns)
 
 
