@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 
 from envtest.data.table import without_header
@@ -105,13 +106,15 @@ def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) ->
     made = tables(openapi, facts)
     texts = {_table(name): text for name, text in made.items()}
     typed = TypedKinds(schemas, rows)
+    unstable = [facts.unstable]
     for overlay in overlays:
         texts |= outputs_of_version(made, openapi, facts, overlay)
         typed = _with_kinds_of(typed, documents(openapi, overlay))
+        unstable.append(overlay.unstable)
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
     children += render_children(schemas, rows, without_header(made["fields"]))
     texts[CHILDREN] = children
-    typed = with_unstable(typed, facts.unstable)
+    typed = reduce(with_unstable, unstable, typed)
     kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [*named, UNSTABLE], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 
