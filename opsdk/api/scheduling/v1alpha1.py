@@ -23,7 +23,7 @@ class GangSchedulingPolicy(Model, kw_only=True):
 class PodGroupPolicy(Model, kw_only=True):
     """``PodGroupPolicy``."""
 
-    basic: dict[str, Any] = msgspec.field(default_factory=dict)
+    basic: dict[str, Any] | None = None
     gang: GangSchedulingPolicy | None = None
 
 

@@ -18,8 +18,8 @@ from opsdk.apimachinery.object import TypedObject
 class CompositeDisruptionMode(Model, kw_only=True):
     """``CompositeDisruptionMode``."""
 
-    all: dict[str, Any] = msgspec.field(default_factory=dict)
-    single: dict[str, Any] = msgspec.field(default_factory=dict)
+    all: dict[str, Any] | None = None
+    single: dict[str, Any] | None = None
 
 
 class CompositeGangSchedulingPolicy(Model, kw_only=True):
@@ -43,7 +43,7 @@ class CompositePodGroupSchedulingConstraints(Model, kw_only=True):
 class CompositePodGroupSchedulingPolicy(Model, kw_only=True):
     """``CompositePodGroupSchedulingPolicy``."""
 
-    basic: dict[str, Any] = msgspec.field(default_factory=dict)
+    basic: dict[str, Any] | None = None
     gang: CompositeGangSchedulingPolicy | None = None
 
 
@@ -85,8 +85,8 @@ class CompositePodGroup(TypedObject, dict=True, kw_only=True):
 class DisruptionMode(Model, kw_only=True):
     """``DisruptionMode``."""
 
-    all: dict[str, Any] = msgspec.field(default_factory=dict)
-    single: dict[str, Any] = msgspec.field(default_factory=dict)
+    all: dict[str, Any] | None = None
+    single: dict[str, Any] | None = None
 
 
 class PodGroupResourceClaim(Model, kw_only=True):
@@ -112,7 +112,7 @@ class GangSchedulingPolicy(Model, kw_only=True):
 class PodGroupSchedulingPolicy(Model, kw_only=True):
     """``PodGroupSchedulingPolicy``."""
 
-    basic: dict[str, Any] = msgspec.field(default_factory=dict)
+    basic: dict[str, Any] | None = None
     gang: GangSchedulingPolicy | None = None
 
 

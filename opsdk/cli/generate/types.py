@@ -193,7 +193,8 @@ class TypeGenerator:
         wire = path[1]
         hint = self._type(module, part, path)
         renamed = f"name={wire!r}" if camel(name) != wire else ""
-        default = _default(hint, part, required=required and self._built_in is not None)
+        needed = required and self._built_in is not None
+        default = "None" if self._is_marker(part) and not needed else _default(hint, part, required=needed)
         if default == "None":
             hint = f"{hint} | None" if hint != "Any" else hint
         text = f"    {name}: {hint}"
@@ -205,6 +206,11 @@ class TypeGenerator:
             return f"{text} = {default}" if default and not renamed else self._renamed_field(module, text, renamed)
         module.imports.setdefault("msgspec", set())
         return f"{text} = msgspec.field({', '.join(a for a in (arguments, renamed) if a)})"
+
+    def _is_marker(self, part: Schema) -> bool:
+        """Whether a part has a type without fields, which says something by its presence: ``basic: {}``."""
+        schema = self._schemas.get(_reference(part), {})
+        return schema.get("type") == "object" and not schema.keys() & {"properties", "additionalProperties"}
 
     def _renamed_field(self, module: Module, text: str, renamed: str) -> str:
         if not renamed:
