@@ -3,7 +3,7 @@
 ``schemas.json`` and ``protobuf-fields.json`` have the names that are gone and the entries that are new or differ.
 ``discovery.json`` has the order of the groups, and the groups that are new or differ. ``structs.txt`` and
 ``columns.jsonl`` have the form of the files in ``sources/``, with the structs and the kinds that are new or differ;
-``unstable.jsonl`` with the alpha and beta kinds that are new.
+``unstable.jsonl`` with the alpha and beta kinds and the types that are new or differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Overlay:
     gates: Entries
     """The feature gates of fields that the default version lacks, by type and field. They are off by default."""
     unstable: UnstableKinds
-    """The alpha and beta kinds that the default version lacks."""
+    """The alpha and beta kinds, and their types, that are new or differ."""
 
     @property
     def minor(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from opsdk.cli.generate.names import stability_of
 from tools.generate.resources import Row
 from tools.generate.schemas import references
-from tools.generate.typed_kinds import TypedKinds
+from tools.generate.typed_kinds import TypedKinds, with_fields
 
 _KIND = "x-kubernetes-group-version-kind"
 _COLLECTION = re.compile(r"/apis/[^/]+/[^/]+/(?P<namespace>namespaces/\{namespace\}/)?(?P<resource>[a-z]+)")
@@ -71,9 +71,17 @@ def own_schemas(rows: Iterable[Row], schemas: Mapping[str, Mapping[str, Any]]) -
     return own
 
 
+def unstable_difference(base: UnstableKinds, other: UnstableKinds) -> UnstableKinds:
+    """Return the rows of `other` that are new, and its schemas that are new or differ."""
+    return UnstableKinds(
+        tuple(row for row in other.rows if row not in base.rows),
+        {name: schema for name, schema in other.schemas.items() if base.schemas.get(name) != schema},
+    )
+
+
 def with_unstable(typed: TypedKinds, unstable: UnstableKinds) -> TypedKinds:
-    """Return the types with the unstable ones. Known types stay as they are."""
-    return TypedKinds(dict(sorted({**unstable.schemas, **typed.schemas}.items())), [*typed.rows, *unstable.rows])
+    """Return the types with the unstable ones. Known types get the fields that they lack."""
+    return TypedKinds(with_fields(typed.schemas, unstable.schemas), [*typed.rows, *unstable.rows])
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[tuple[str, str, str]]:

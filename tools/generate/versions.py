@@ -30,7 +30,7 @@ from tools.generate.overlay import (
 )
 from tools.generate.resources import resource_rows
 from tools.generate.struct_facts import Packages, go_type_of, parse_structs, render_structs
-from tools.generate.unstable import parse_unstable, render_unstable
+from tools.generate.unstable import parse_unstable, render_unstable, unstable_difference
 
 SCHEMAS, PROTOBUF, DISCOVERY, GATES = "schemas.json", "protobuf-fields.json", "discovery.json", "gates.json"
 _SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, GATES, STRUCTS, COLUMNS, UNSTABLE)
@@ -120,8 +120,7 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         _check_structs(checkout, schemas, structs)
         gates = gates_of_new_fields(openapi.schemas.content["components"]["schemas"], read_gates(checkout, schemas))
         messages = _json(read_protobuf(checkout))
-        known = {*openapi.schemas.content["components"]["schemas"], *facts.unstable.schemas}
-        unstable = read_unstable(checkout, known, facts.unstable.rows)
+        unstable = read_unstable(checkout, set(openapi.schemas.content["components"]["schemas"]))
     except OSError as error:
         raise GenerateError(f"{checkout} is not a whole checkout of kubernetes/kubernetes: {error}") from error
     stored = {name: fields for name, fields in openapi.protobuf.content.items() if ".audit." not in name}
@@ -131,7 +130,7 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         DISCOVERY: render_changes(version, discovery_difference(openapi.discovery.content["apis"]["items"], groups)),
         GATES: render_changes(version, {"fields": gates}),
         STRUCTS: _headed("go_structs", version, render_structs(struct_difference(facts.packages, structs))),
-        UNSTABLE: _headed("published", version, render_unstable(unstable)),
+        UNSTABLE: _headed("published", version, render_unstable(unstable_difference(facts.unstable, unstable))),
         COLUMNS: columns or _headed("printers", version, render_columns_facts(())),
     }
     folder = FOLDER / f"v{minor(version).removeprefix('v')}"

@@ -202,3 +202,37 @@ class Workload(TypedObject, dict=True, kw_only=True):
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind('scheduling.k8s.io', 'v1alpha3', 'Workload')
 
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+
+
+class WorkloadPodGroupDisruptionMode(Model, kw_only=True):
+    """``WorkloadPodGroupDisruptionMode``."""
+
+    all: dict[str, Any] | None = None
+    single: dict[str, Any] | None = None
+
+
+class WorkloadPodGroupGangSchedulingPolicy(Model, kw_only=True):
+    """``WorkloadPodGroupGangSchedulingPolicy``."""
+
+    min_count: int | None = None
+
+
+class WorkloadPodGroupResourceClaim(Model, kw_only=True):
+    """``WorkloadPodGroupResourceClaim``."""
+
+    name: str = ''
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class WorkloadPodGroupSchedulingConstraints(Model, kw_only=True):
+    """``WorkloadPodGroupSchedulingConstraints``."""
+
+    topology: list[TopologyConstraint] = msgspec.field(default_factory=list)
+
+
+class WorkloadPodGroupSchedulingPolicy(Model, kw_only=True):
+    """``WorkloadPodGroupSchedulingPolicy``."""
+
+    basic: dict[str, Any] | None = None
+    gang: WorkloadPodGroupGangSchedulingPolicy | None = None

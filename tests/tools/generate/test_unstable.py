@@ -11,7 +11,14 @@ import pytest
 from tools.generate.extract.published import read_unstable
 from tools.generate.facts import parse_facts, read_facts
 from tools.generate.typed_kinds import TypedKinds
-from tools.generate.unstable import UnstableKinds, parse_unstable, render_unstable, unstable_rows, with_unstable
+from tools.generate.unstable import (
+    UnstableKinds,
+    parse_unstable,
+    render_unstable,
+    unstable_difference,
+    unstable_rows,
+    with_unstable,
+)
 from tools.generate.versions import read_overlays
 
 REPOSITORY = Path(__file__).parents[3]
@@ -66,7 +73,14 @@ def test_only_unstable_kinds_are_read(checkout: Path) -> None:
     assert kinds.rows == ({**kind_of("v1beta1"), "resource": "things", "namespaced": True},)
     assert set(kinds.schemas) == {"io.k8s.api.things.v1beta1.Thing", "io.k8s.api.things.v1beta1.Spec"}
     assert parse_unstable(render_unstable(kinds)) == kinds
-    assert read_unstable(checkout, set(), kinds.rows) == UnstableKinds((), {})
+
+
+def test_another_version_has_what_is_new_or_differs() -> None:
+    """Rows and schemas that the default version has too are left out."""
+    rows = tuple({**kind_of(version), "resource": "things", "namespaced": True} for version in ("v1beta1", "v1beta2"))
+    base = UnstableKinds(rows[:1], {"a": {}, "b": {}})
+    other = UnstableKinds(rows, {"a": {}, "b": {"properties": {}}, "c": {}})
+    assert unstable_difference(base, other) == UnstableKinds(rows[1:], {"b": {"properties": {}}, "c": {}})
 
 
 def test_a_collection_without_a_namespace_is_of_the_cluster() -> None:
@@ -77,10 +91,12 @@ def test_a_collection_without_a_namespace_is_of_the_cluster() -> None:
 
 
 def test_known_types_stay() -> None:
-    """The type of the API server's own document wins."""
+    """The type of the API server's own document wins, and gets the fields that it lacks."""
     typed = TypedKinds({"a": {"type": "object"}}, [{"kind": "A"}])
     both = with_unstable(typed, UnstableKinds(({"kind": "B"},), {"a": {}, "b": {}}))
     assert both.schemas == {"a": {"type": "object"}, "b": {}}
+    grown = with_unstable(both, UnstableKinds((), {"b": {"properties": {"c": {}}}}))
+    assert grown.schemas["b"] == {"properties": {"c": {}}}
     assert [row["kind"] for row in both.rows] == ["A", "B"]
 
 

@@ -181,7 +181,7 @@ def test_an_equal_version_changes_nothing() -> None:
     nothing: dict[str, Any] = {"removed": [], "changed": {}}
     overlay = Overlay("v1.99.0", nothing, nothing, order, {}, (), {}, UnstableKinds((), {}))
     assert documents(openapi, overlay).discovery.content["apis"]["items"] == groups
-    texts = outputs_of_version(tables(openapi, facts), openapi, facts, overlay)
+    texts = outputs_of_version(tables(openapi, facts), tables(*inputs_of(openapi, facts, overlay)), overlay)
     empty = {path for path, text in texts.items() if not without_header(text).strip()}
     assert empty == set(texts) - {"envtest/data/v1.99/resources.txt"}
 
@@ -227,11 +227,15 @@ def test_a_version_of_a_checkout(checkout: Path) -> None:
 
 
 def test_typed_kinds_are_those_of_all_versions() -> None:
-    """The kinds that only a newer version has are typed with what they reach; types of the default one stay."""
+    """The kinds that only one version has are typed with what they reach; types of several have the fields of all."""
     reference = {"$ref": "#/components/schemas/a.New"}
-    old = {"properties": {"a": {}}}
+    old = {"required": ["a"], "properties": {"a": {"type": "string"}}}
+    grown = {"properties": {"a": {"type": "integer"}, "b": reference}}
     kind = {"x-kubernetes-group-version-kind": [{"group": "g", "version": "v1", "kind": "Thing"}]}
-    other = {"a.Old": {"properties": {}}, "a.Thing": {**kind, "properties": {"b": reference}}, "a.New": {}, "a.Far": {}}
+    other = {"a.Old": grown, "a.Thing": {**kind, "properties": {"b": reference}}, "a.New": {}, "a.Far": {}}
     row = {"group": "g", "version": "v1", "resource": "things", "kind": "Thing"}
     typed = with_new_kinds(TypedKinds({"a.Old": old}, []), TypedKinds(other, [row]))
-    assert typed == TypedKinds({"a.New": {}, "a.Old": old, "a.Thing": other["a.Thing"]}, [row])
+    both = {"required": ["a"], "properties": {"a": {"type": "string"}, "b": reference}}
+    assert typed == TypedKinds({"a.New": {}, "a.Old": both, "a.Thing": other["a.Thing"]}, [row])
+    status = {**row, "subresource": "status"}
+    assert with_new_kinds(typed, TypedKinds(other, [row, status])).rows == [row, status]

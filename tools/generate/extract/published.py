@@ -8,7 +8,7 @@ Upstream: k8s.io/kube-openapi/pkg/generators/openapi.go, enum.go (v1.36)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 from opsdk.structured_merge.value import JsonObject
 from tools.generate.extract.go_source import GoField, GoFile, parse_go
 from tools.generate.extract.go_structs import STAGING, go_files
-from tools.generate.resources import Row
 from tools.generate.schemas import references
 from tools.generate.struct_facts import go_type_of, local_types
 from tools.generate.unstable import UnstableKinds, own_schemas, unstable_rows
@@ -49,10 +48,9 @@ def read_published(checkout: Path, groups: AbstractSet[tuple[str, str]]) -> dict
     return dict(sorted(schemas.items()))
 
 
-def read_unstable(checkout: Path, known: AbstractSet[str], known_rows: Collection[Row] = ()) -> UnstableKinds:
-    """Return the alpha and beta kinds with the schemas that they reach, except those of `known` types and rows."""
-    paths = json.loads((checkout / SWAGGER).read_text())["paths"]
-    rows = tuple(row for row in unstable_rows(paths) if row not in known_rows)
+def read_unstable(checkout: Path, known: AbstractSet[str]) -> UnstableKinds:
+    """Return the alpha and beta kinds with the schemas that they reach, except those of `known` types."""
+    rows = tuple(unstable_rows(json.loads((checkout / SWAGGER).read_text())["paths"]))
     schemas = read_published(checkout, {(row["group"], row["version"]) for row in rows})
     own = own_schemas(rows, schemas)
     return UnstableKinds(rows, {name: schema for name, schema in own.items() if name not in known})
