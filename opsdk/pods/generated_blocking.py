@@ -49,7 +49,8 @@ class BlockingPodClientMethods(Waiting[PodClient]):
         **options: Unpack[LogKeywords],
     ) -> Iterator[Any]:
         """See `PodClient.logs`."""
-        return self._iterate(self.target.logs(pod, raw=raw, max_line_bytes=max_line_bytes, **options))
+        method: Any = self.target.logs
+        return self._iterate(method(pod, raw=raw, max_line_bytes=max_line_bytes, **options))
 
     def all_logs(
         self, pod: ObjectKey | str, *, max_line_bytes: int = _MAX_LINE_BYTES, **options: Unpack[LogKeywords]

@@ -143,7 +143,10 @@ class _Form:
     def _call(self, method: _Function, *, is_property: bool) -> str:
         """Return the statements that call the async class."""
         value, arguments = f"self.target.{method.name}", _forwarded(method.args)
-        called = value if is_property else f"{value}({arguments})"
+        called, before = value if is_property else f"{value}({arguments})", ""
+        if is_overloaded := self._is_overloaded(method.name):
+            # No overload takes all arguments of the implementation.
+            called, before = f"method({arguments})", f"method: Any = {value}\n"
         returns = ast.unparse(method.returns) if method.returns else "None"
         head = "" if returns == "None" else "return "
         match returns.partition("[")[0]:
@@ -152,16 +155,15 @@ class _Form:
             case "AbstractAsyncContextManager":
                 return f"{head}self._open({called})"
             case "AsyncIterator" | "AsyncGenerator":
-                return f"{head}self._iterate({called})"
+                return f"{before}{head}self._iterate({called})"
         if is_property or method.name in self._module.in_thread:
             return head + called
         if isinstance(method, ast.FunctionDef):
             return f"{head}self._call_in_loop({value}, {arguments})"
-        if not self._is_overloaded(method.name):
+        if not is_overloaded:
             return f"{head}self._wait({called})"
-        # No overload takes all arguments of the implementation.
         result, end = (f"result: {returns} = ", "\nreturn result") if head else ("", "")
-        return f"method: Any = {value}\n{result}self._wait(method({arguments})){end}"
+        return f"{before}{result}self._wait({called}){end}"
 
     def _is_overloaded(self, name: str) -> bool:
         return sum(isinstance(each, _Function) and each.name == name for each in self._node.body) > 1
