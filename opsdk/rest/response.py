@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
-from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
+from opsdk.errors import ApiError, Cause, Details, TransportError, api_error_from_status, api_error_type
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JSON_ERRORS
 
@@ -115,11 +116,31 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         name=request.name,
         group=request.group,
         kind=request.resource,
-        causes=(Cause(reason="UnexpectedServerResponse", message=text),),
+        causes=(Cause(reason=_FOREIGN, message=text),),
         retry_after_seconds=int(wait or 0),
     )
     kind = api_error_type(reason, response.status)
     return kind(message, code=response.status, reason=reason, details=details, retry_after=wait, request=request.info)
+
+
+_FOREIGN: Final = "UnexpectedServerResponse"
+_REFUSED: Final = frozenset({400, 403, 404, 405, 426, 501})
+"""What a proxy answers that knows no WebSockets. After other codes a retry may help, or other credentials."""
+
+
+def websocket_error(error: ApiError) -> TransportError | None:
+    """Return the error of a WebSocket that something before the API server refused; None if the server itself did.
+
+    Upstream: k8s.io/apimachinery/pkg/util/httpstream/httpstream.go, UpgradeFailureError (v1.36)
+    """
+    is_foreign = any(cause.reason == _FOREIGN for cause in error.details.causes)
+    # The server itself says so if the header of the request did not reach it.
+    if (error.code in _REFUSED and is_foreign) or "Upgrade request required" in error.message:
+        return TransportError(f"{NO_WEBSOCKET}: HTTP {error.code}: {error.message}")
+    return None
+
+
+NO_WEBSOCKET: Final = "no WebSocket was opened; a proxy or load balancer before the API server must let them pass"
 
 
 def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:

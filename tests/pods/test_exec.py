@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from http_servers import Server, always, answer
 from pods_on_a_node import pod_environment
 
-from opsdk import BlockingContext, Cluster, ClusterOptions, Operator
+from opsdk import BlockingContext, Cluster, ClusterOptions, Operator, RestConfig
 from opsdk.aio.fence import FENCE
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.object import key_of
@@ -24,6 +26,8 @@ from opsdk.errors import (
     LeaderElectionLostError,
     NotFoundError,
     ResponseLimitError,
+    TransportError,
+    UnauthorizedError,
     UsageError,
 )
 from opsdk.pods.command_output import ExecResult
@@ -283,6 +287,50 @@ async def test_refusals_have_the_error_of_the_server(sockets: bool) -> None:
         env.responders.run = None
         with pytest.raises(ApiError, match="no preferred addresses"):
             await cluster.pods.exec("default/p", ["cat"], container="c")
+
+
+STATUS = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400, "reason": "BadRequest"})
+WITHOUT_UPGRADE = STATUS.replace("{", '{"message": "Upgrade request required", ', 1)
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (403, "<html>no</html>", "HTTP 403: <html>no</html>"),
+        (400, "", "HTTP 400: "),
+        (501, "Not Implemented", "HTTP 501: "),
+        (200, "welcome", "HTTP 200$"),
+        (400, WITHOUT_UPGRADE, "HTTP 400: Upgrade request required"),
+    ],
+)
+async def test_a_proxy_without_websockets_is_named(status: int, body: str, text: str) -> None:
+    """The error says that something before the API server let no WebSocket pass, whatever it answered."""
+    async with (
+        Server(always(answer(status, body.encode()))) as server,
+        Cluster(RestConfig(host=server.host)) as cluster,
+    ):
+        pods = cluster.pods
+        with pytest.raises(TransportError, match="a proxy or load balancer before the API server must .*" + text):
+            await pods.exec("default/p", ["true"])
+        with pytest.raises(TransportError, match="no WebSocket was opened"):
+            async with pods.open_port("default/p", 80):
+                pass
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [(400, STATUS, BadRequestError), (401, "<html>", UnauthorizedError), (500, "oops", InternalServerError)],
+)
+async def test_other_refusals_of_a_websocket_stay_what_they_are(status: int, body: str, error: type[ApiError]) -> None:
+    """A Status is the API server's own answer; credentials and failures are no matter of WebSockets."""
+    async with (
+        Server(always(answer(status, body.encode()))) as server,
+        Cluster(RestConfig(host=server.host)) as cluster,
+    ):
+        with pytest.raises(error):
+            await cluster.pods.exec("default/p", ["true"])
 
 
 async def test_a_server_that_dies_is_a_lost_connection() -> None:
