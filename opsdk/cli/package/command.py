@@ -35,7 +35,8 @@ def manifests(
 ) -> None:
     """Write CRDs, RBAC, Deployment, Services, policies and webhooks of the project's operator.
 
-    With --for, exits with status 1 and writes nothing if a server of that version would not accept a part of the CRDs.
+    With --for, exits with status 1 and writes nothing if a server of that version would not accept a part of the CRDs,
+    or lacks the kind of a policy.
 
     opsdk generate manifests && kubectl apply -k config
     """
@@ -43,7 +44,7 @@ def manifests(
     if oldest:
         from opsdk.cli.generate.definitions import check_accepted  # noqa: PLC0415 - brings the checks of the API server
 
-        check_accepted(parts.definitions, oldest)
+        check_accepted(parts.definitions, oldest, parts.policies)
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
     command = "opsdk generate manifests"
     if check:
