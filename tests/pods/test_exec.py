@@ -321,10 +321,16 @@ async def test_a_proxy_without_websockets_is_named(status: int, body: str, text:
 @pytest.mark.realtime
 @pytest.mark.parametrize(
     ("status", "body", "error"),
-    [(400, STATUS, BadRequestError), (401, "<html>", UnauthorizedError), (500, "oops", InternalServerError)],
+    [
+        (400, STATUS, BadRequestError),
+        (401, "<html>", UnauthorizedError),
+        (403, "Forbidden (user=a, verb=create, resource=nodes, subresource=proxy)", ForbiddenError),
+        (404, "pod does not exist", NotFoundError),
+        (500, "oops", InternalServerError),
+    ],
 )
 async def test_other_refusals_of_a_websocket_stay_what_they_are(status: int, body: str, error: type[ApiError]) -> None:
-    """A Status is the API server's own answer; credentials and failures are no matter of WebSockets."""
+    """A Status is the API server's own answer, and a text may be the kubelet's; credentials are another matter."""
     async with (
         Server(always(answer(status, body.encode()))) as server,
         Cluster(RestConfig(host=server.host)) as cluster,
