@@ -44,6 +44,7 @@
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── CopyError                 a file cannot be copied from or to a Pod
+    ├── ExitError                 a command in a container failed
     ├── AlreadyOwnedError         another controller owns the object
     ├── ContendedError            two field managers overwrite each other; the next write waits
     ├── TerminatingError          the object is being deleted; retry when it is gone
@@ -86,6 +87,7 @@ __all__ = [
     "CopyError",
     "DeadlineError",
     "DecodeError",
+    "ExitError",
     "ForbiddenError",
     "GoneError",
     "InvalidError",
@@ -346,6 +348,8 @@ class ServerTimeoutError(ApiError):
     retryable = True
 
 
+_SHOWN_STDERR = 400  # bytes in a message
+
 _BY_REASON: Mapping[str, type[ApiError]] = {
     "BadRequest": BadRequestError,
     "Unauthorized": UnauthorizedError,
@@ -593,6 +597,24 @@ class StorageMigrationError(OpsdkError):
 
 class CopyError(OpsdkError):
     """A file cannot be copied from or to a Pod. The message has the reason, and what to do. Nothing is left half."""
+
+
+class ExitError(OpsdkError):
+    """A command in a container ended with an exit status that is not 0.
+
+    Attributes:
+        status: the exit status.
+        stderr: what the command wrote to standard error. The message has its end.
+
+    >>> print(ExitError("command psql in Pod default/db-0", status=2, stderr=b"FATAL: no such database"))
+    command psql in Pod default/db-0 ended with status 2: FATAL: no such database
+    """
+
+    def __init__(self, what: str, *, status: int, stderr: bytes = b"") -> None:
+        self.status = status
+        self.stderr = stderr
+        end = stderr[-_SHOWN_STDERR:].decode(errors="replace").strip()
+        super().__init__(f"{what} ended with status {status}" + (f": {end}" if end else ""))
 
 
 class AlreadyOwnedError(OpsdkError):

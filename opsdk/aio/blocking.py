@@ -19,8 +19,8 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -406,8 +406,16 @@ class Waiting(Generic[Target]):
         async def following() -> T | object:
             return await anext(items, ended)
 
-        while (item := self._wait(following())) is not ended:
-            yield item  # type: ignore[misc] # it is not `ended`
+        async def close() -> None:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
+
+        try:
+            while (item := self._wait(following())) is not ended:
+                yield item  # type: ignore[misc] # it is not `ended`
+        finally:
+            with suppress(UsageError):  # after the end of the call: the event loop closes what is left
+                self._wait(close(), always=True)
 
     @contextmanager
     def _open(self, block: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:

@@ -32,6 +32,11 @@ KubernetesOption = Annotated[
     ),
 ]
 """The option ``--kubernetes`` of commands that run on a local API server."""
+OldestOption = Annotated[
+    str,
+    typer.Option("--for", metavar="VERSION", help="the oldest Kubernetes that must accept the CRDs, such as 1.31"),
+]
+"""The option ``--for`` of commands that write CustomResourceDefinitions."""
 
 
 class TargetCluster(NamedTuple):

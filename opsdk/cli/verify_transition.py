@@ -33,7 +33,7 @@ class VerifyOptions(TypedDict, total=False):
         allowed_hosts: that the operator may reach.
         checks: as ``KIND:EXPRESSION``.
         ignored: what is not compared, as ``RESOURCE`` or ``RESOURCE:PATH``.
-        definitions: files with the definitions of kinds that have no class.
+        definitions: sources of the definitions of kinds that have no class, as for ``--crds``.
         kubernetes: the version of the local API server; None for the default.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -47,11 +48,27 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 WarningHandler = Callable[[RestRequest, str], None]
+# Different warnings, each of a resource.
+_MAX_WARNINGS = 1000
 
 
-def log_warning(request: RestRequest, text: str) -> None:
-    """Log a warning of the server: the default handler."""
-    log.warning("%s: %s", request.description, text)
+class WarningLogger:
+    """Logs a warning of the server: the default handler. A warning that a resource repeats is of the level DEBUG.
+
+    Upstream: sigs.k8s.io/controller-runtime/pkg/log/warning_handler.go, KubeAPIWarningLogger with Deduplicate
+    """
+
+    def __init__(self) -> None:
+        self._logged: set[tuple[str, str, str]] = set()
+
+    def __call__(self, request: RestRequest, text: str) -> None:
+        """Log a warning."""
+        warning = (request.group, request.resource, text)
+        level = logging.DEBUG if warning in self._logged else logging.WARNING
+        if len(self._logged) == _MAX_WARNINGS:
+            self._logged.clear()
+        self._logged.add(warning)
+        log.log(level, "%s: %s", request.description, text)
 
 
 class DirectClient:
@@ -61,7 +78,7 @@ class DirectClient:
         transport: sends the requests.
         scheme: the registry of kinds.
         mapper: maps kinds to resources.
-        on_warning: called for each warning of a response, without deduplication.
+        on_warning: called for each warning of a response; None for a `WarningLogger`.
         observer: receives every successful write.
         hook: if it follows writes, they carry its trace context, see `opsdk.client.trace_annotation`.
     """
@@ -72,7 +89,7 @@ class DirectClient:
         *,
         scheme: Scheme,
         mapper: RestMapper,
-        on_warning: WarningHandler = log_warning,
+        on_warning: WarningHandler | None = None,
         observer: WriteObserver | None = None,
         hook: TelemetryHook | None = None,
     ) -> None:
@@ -82,7 +99,7 @@ class DirectClient:
         self.transport = transport
         self.scheme = scheme
         self.mapper = mapper
-        self._on_warning = on_warning
+        self._on_warning = on_warning or WarningLogger()
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""

@@ -31,7 +31,7 @@ from opsdk.client.client import Client, as_key
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
-from opsdk.client.direct import DirectClient, WarningHandler, log_warning
+from opsdk.client.direct import DirectClient, WarningHandler
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
@@ -71,7 +71,7 @@ class Cluster(Closing):
         config: address and credentials.
         options: see `ClusterOptions`.
         scheme: the registry of kinds; default: all built-in kinds.
-        on_warning: called for each warning of the server.
+        on_warning: called for each warning of the server; by default, each is logged once for each resource.
         hook: receives `Requested` and `Contended` records.
 
     Attributes:
@@ -89,7 +89,7 @@ class Cluster(Closing):
         options: ClusterOptions | None = None,
         *,
         scheme: Scheme | None = None,
-        on_warning: WarningHandler = log_warning,
+        on_warning: WarningHandler | None = None,
         hook: TelemetryHook | None = None,
     ) -> None:
         self.config = config

@@ -23,10 +23,10 @@ T = TypeVar("T")
 class BlockingContext(BlockingContextMethods):
     """The second argument of a reconciler, finalizer or daemon that is a plain ``def``. It runs in a thread.
 
-    It has the attributes and methods of `Context`. The methods block instead of being awaited, and raise
-    ``asyncio.CancelledError`` when the function should end: after ``reconciliation_timeout``, when the object of a
-    daemon is being deleted, or when the controller stops. Let it pass, as async code does. Threads that the function
-    starts may use the context, too.
+    It has the attributes and methods of `Context`; `event` writes Events instead of ``recorder``, which is not safe in
+    threads. The methods block instead of being awaited, and raise ``asyncio.CancelledError`` when the function should
+    end: after ``reconciliation_timeout``, when the object of a daemon is being deleted, or when the controller stops.
+    Let it pass, as async code does. Threads that the function starts may use the context, too.
 
     >>> def reconcile(site: Object[Any, Any], ctx: BlockingContext) -> None:
     ...     with ctx.status(site) as patch:

@@ -20,6 +20,7 @@ from opsdk.children.ordering import Child
 from opsdk.children.readiness import Ready
 from opsdk.client.blocking import BlockingClient
 from opsdk.client.recorder.event_type import EventType
+from opsdk.cluster.blocking import BlockingCluster
 from opsdk.controller.blocking_status import BlockingStatusPatch
 from opsdk.controller.context import Context, HasStatus, Owner
 from opsdk.controller.external import ExternalResource, HasId
@@ -73,6 +74,11 @@ class BlockingContextMethods(Waiting[Context]):
     def finalizing(self) -> bool:
         """See `Context.finalizing`."""
         return self.target.finalizing
+
+    @property
+    def cluster(self) -> BlockingCluster:
+        """See `Context.cluster`."""
+        return BlockingCluster(self.target.cluster, self._call)
 
     @property
     def client(self) -> BlockingClient:

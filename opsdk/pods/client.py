@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.errors import UsageError
+from opsdk.errors import ExitError, UsageError
 from opsdk.pods.all_logs import containers_with_log, merged, read_pod
 from opsdk.pods.command import (
     CommandStream,
@@ -157,6 +157,7 @@ class PodClient:
         stdin: bytes | None = None,
         timeout: float | None = 60.0,  # noqa: ASYNC109 - it includes the opening of the connection
         max_output_bytes: int = _MAX_OUTPUT_BYTES,
+        check: bool = False,
     ) -> ExecResult:
         """Run a command in a container, and return its exit status and output.
 
@@ -164,9 +165,8 @@ class PodClient:
         output; a command that uses neither continues in the container. No call is repeated after a lost connection.
 
         >>> async def count_rows(pods: PodClient) -> int:
-        ...     result = await pods.exec("default/db-0", ["psql", "-tA"], stdin=b"select count(*) from orders")
-        ...     if result.status:
-        ...         raise TemporaryError(result.stderr.decode(errors="replace"))
+        ...     query = b"select count(*) from orders"
+        ...     result = await pods.exec("default/db-0", ["psql", "-tA"], stdin=query, check=True)
         ...     return int(result.stdout)
 
         Args:
@@ -176,8 +176,10 @@ class PodClient:
             stdin: all input, which needs a server of version 1.30; None for none.
             timeout: seconds for the whole command; None waits without limit.
             max_output_bytes: more bytes of stdout and stderr together are an error.
+            check: an exit status that is not 0 is an error, as for ``subprocess.run``.
 
         Raises:
+            ExitError: the command failed, and `check` is True.
             NotFoundError: the Pod does not exist.
             BadRequestError: the container does not exist, or the Pod has no node yet.
             ForbiddenError: the user may not ``get`` and ``create pods/exec``: declare `opsdk.rbac.rules.executes`.
@@ -192,9 +194,11 @@ class PodClient:
         self._refuse_dry_run(f"run {command[0]} in Pod {pod}")
         output = CommandOutput(max_output_bytes)
         source = None if stdin is None else all_at_once(stdin)
-        return output.result(
-            await run_command(self._transport, request, take=output.add, stdin=source, timeout=timeout)
-        )
+        status = await run_command(self._transport, request, take=output.add, stdin=source, timeout=timeout)
+        result = output.result(status)
+        if check and status:
+            raise ExitError(f"command {command[0]} in Pod {pod}", status=status, stderr=result.stderr)
+        return result
 
     def open_exec(
         self,

@@ -1,7 +1,8 @@
 """Runs a command in a container over a WebSocket.
 
 Upstream: k8s.io/client-go/tools/remotecommand/websocket.go (v1.36)
-Deviates: never falls back to SPDY. Every API server accepts WebSockets; version 1.30 added the end of stdin.
+Deviates: never falls back to SPDY. Every API server accepts WebSockets; version 1.30 added the end of stdin
+(TranslateStreamCloseWebsocketRequests, on by default since then).
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
-from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
+from opsdk.errors import ApiError, Cause, Details, TransportError, api_error_from_status, api_error_type
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JSON_ERRORS
 
@@ -103,9 +104,9 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         if isinstance(status, dict) and status.get("kind") == "Status":
             code = 500 if response.ok else response.status
             return api_error_from_status(status, code=code, retry_after=wait, request=request.info)
-    text = "unknown"
+    text = _UNKNOWN
     if not response.content_type or response.content_type.startswith("text/"):
-        text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or text
+        text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or _UNKNOWN
     reason, message = _generic_reason(response.status, text, request.method)
     if request.resource:
         what = f"{request.resource}.{request.group}" if request.group else request.resource
@@ -115,11 +116,34 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         name=request.name,
         group=request.group,
         kind=request.resource,
-        causes=(Cause(reason="UnexpectedServerResponse", message=text),),
+        causes=(Cause(reason=_FOREIGN, message=text),),
         retry_after_seconds=int(wait or 0),
     )
     kind = api_error_type(reason, response.status)
     return kind(message, code=response.status, reason=reason, details=details, retry_after=wait, request=request.info)
+
+
+_UNKNOWN: Final = "unknown"
+_FOREIGN: Final = "UnexpectedServerResponse"
+_NO_UPGRADE: Final = frozenset({405, 426, 501})
+"""What only a proxy answers to an upgrade."""
+_REFUSED: Final = frozenset({400, 403})
+"""What a proxy answers with a page or nothing. A plain text may be of the kubelet, which the API server passes on."""
+NO_WEBSOCKET: Final = "no WebSocket was opened; a proxy or load balancer before the API server must let them pass"
+
+
+def websocket_error(error: ApiError) -> TransportError | None:
+    """Return the error of a WebSocket that something before the API server refused; None if the server itself did.
+
+    Upstream: k8s.io/apimachinery/pkg/util/httpstream/httpstream.go, UpgradeFailureError (v1.36)
+    """
+    text = next((cause.message for cause in error.details.causes if cause.reason == _FOREIGN), None)
+    is_page = text is not None and (text == _UNKNOWN or text.startswith("<"))
+    is_proxy = (error.code in _NO_UPGRADE and text is not None) or (error.code in _REFUSED and is_page)
+    # The server itself says so if the header of the request did not reach it.
+    if is_proxy or "Upgrade request required" in error.message:
+        return TransportError(f"{NO_WEBSOCKET}: HTTP {error.code}: {error.message}")
+    return None
 
 
 def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:
@@ -128,7 +152,7 @@ def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:
         return "AlreadyExists", _GENERIC_REASONS[409][1]
     if code in _GENERIC_REASONS:
         reason, message = _GENERIC_REASONS[code]
-        return reason, message or (_CONTENT_TYPE_MESSAGE if text == "unknown" and code in {406, 415} else text)
+        return reason, message or (_CONTENT_TYPE_MESSAGE if text == _UNKNOWN and code in {406, 415} else text)
     if code >= 500:
         return "InternalError", f'an error on the server ("{text}") has prevented the request from succeeding'
     return "", f"the server responded with the status code {code} but did not return more information"

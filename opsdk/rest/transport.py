@@ -19,7 +19,7 @@ from opsdk.aio.fence import FENCE
 from opsdk.aio.idle_timeout import IdleTimeout
 from opsdk.aio.shared_timeout import LimitedWait, SharedTimeout
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
+from opsdk.errors import ApiError, DeadlineError, OpsdkError, ResponseLimitError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -40,7 +40,7 @@ from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.rest.response import NO_WEBSOCKET, RestResponse, raise_for_status, websocket_error
 from opsdk.rest.response_budget import ResponseBudget
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
@@ -233,9 +233,14 @@ class Transport(Closing):
 
         Raises:
             ApiError: the server refuses the request.
-            TransportError: no response arrived, or the server opens no WebSocket.
+            TransportError: no response arrived, or a proxy before the server lets no WebSocket pass.
         """
-        response = cast("MessageStream", await self._open(request, self._read_refusal, timeout=timeout, retry=True))
+        try:
+            response = cast("MessageStream", await self._open(request, self._read_refusal, timeout=timeout, retry=True))
+        except ApiError as error:
+            if (refused := websocket_error(error)) is not None:
+                raise _with_request(request, refused) from error
+            raise
         try:
             yield response
         except BaseException as error:
@@ -262,7 +267,7 @@ class Transport(Closing):
             raise _with_request(request, DeadlineError(f"no response within {timeout or 0:g} s")) from error
         if isinstance(response, RestResponse):
             raise_for_status(response, request, now=utc_now())
-            raise _with_request(request, TransportError(f"HTTP {response.status}: the response is not a stream"))
+            raise _with_request(request, TransportError(f"{NO_WEBSOCKET}: HTTP {response.status}"))
         return response
 
     # -- one attempt after the other

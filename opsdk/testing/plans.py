@@ -42,6 +42,7 @@ def assert_plan(
     namespace: str = "default",
     until: float = 86_400.0,
     rules: RuleSet | None = None,
+    kubernetes: str | None = None,
 ) -> Plan:
     """Check what an operator would change in a cluster, and return the plan. It runs in virtual time.
 
@@ -59,6 +60,7 @@ def assert_plan(
         namespace: of the operator.
         until: virtual seconds, after the last change of the history, until the plan ends.
         rules: the permissions of the operator; None for those that it declares.
+        kubernetes: the version of the local API server, such as ``1.35``; None for the newest recorded.
 
     Raises:
         AssertionError: the plan differs, or does not show everything: the operator tried to reach an external system,
@@ -66,6 +68,7 @@ def assert_plan(
         UsageError: envtest is not installed, an event loop runs already, or not one of `operator` and `doubles` is set.
         SnapshotError: the file of the snapshot cannot be read.
         HistoryError: the file of the history cannot be read.
+        ConfigError: no local server serves that version.
     """
     factory = factory_of(operator, doubles)
     _refuse_running_loop()
@@ -75,7 +78,7 @@ def assert_plan(
     run = OperatorRun(
         snapshot=state,
         operator=lambda: planned,
-        environment=environment_factory(controllers=simulated_controllers(played)),
+        environment=environment_factory(controllers=simulated_controllers(played), kubernetes=kubernetes),
         namespace=namespace,
         history=played,
         changes=changes,

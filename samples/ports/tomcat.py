@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator, Request, TemporaryError
+from opsdk import Context, GroupVersionKind, LabelSelector, Model, Object, ObjectMeta, Operator, Request
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core import v1 as core
 from opsdk.apimachinery.crd import Rule
@@ -101,13 +101,11 @@ async def reconcile_tomcat(tomcat: Tomcat, ctx: Context) -> None:
 
 
 async def run_everywhere(pods: list[core.Pod], argv: list[str], ctx: Context) -> None:
-    """Run a command in each Pod. Raises `TemporaryError` if one fails: the reconcile is tried again."""
+    """Run a command in each Pod. Raises `ExitError` if one fails: the reconcile is tried again."""
 
     async def run(pod: core.Pod) -> None:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        done = await ctx.cluster.pods.exec(key, argv, container=DOWNLOADER, timeout=30)
-        if done.status:
-            raise TemporaryError(f"{argv[0]} in {pod.metadata.name}: {done.stderr.decode(errors='replace').strip()}")
+        await ctx.cluster.pods.exec(key, argv, container=DOWNLOADER, timeout=30, check=True)
 
     await asyncio.gather(*map(run, pods))
 

@@ -112,9 +112,7 @@ def make_operator() -> Operator:
             if patch.status.password == secret.metadata.uid:
                 return
             sql = SQL.format(password=secret.data["password"].decode(), schema=database.spec.schema)
-            result = await ctx.cluster.pods.exec(f"{namespace}/{name}-0", PSQL, stdin=sql.encode())
-            if result.status:
-                raise TemporaryError(result.stderr.decode(errors="replace"))
+            await ctx.cluster.pods.exec(f"{namespace}/{name}-0", PSQL, stdin=sql.encode(), check=True)
             patch.status.password = secret.metadata.uid
 
     return operator

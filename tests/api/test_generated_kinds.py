@@ -11,6 +11,7 @@ import pytest
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Container, Pod, PodSpec
 from opsdk.api.generated_kinds import BUILT_IN
+from opsdk.api.scheduling.v1alpha2 import PodGroupSchedulingPolicy
 from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.gvk import (
     GroupKind,
@@ -22,6 +23,7 @@ from opsdk.apimachinery.gvk import (
 )
 from opsdk.apimachinery.kinds import Kind, kind_of, kind_of_object, metadata_only, unstructured_kind
 from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import (
     Object,
     ObjectList,
@@ -177,3 +179,9 @@ def test_lists_are_sequences() -> None:
     assert [o.metadata.name for o in result] == ["a", "b", "c"]
     assert result[1].metadata.name == "b"
     assert "3" in repr(result)
+
+
+def test_a_type_without_fields_is_sent_when_it_is_set() -> None:
+    """The presence of ``basic`` is all that it says."""
+    assert to_builtins(PodGroupSchedulingPolicy(basic={})) == {"basic": {}}
+    assert to_builtins(PodGroupSchedulingPolicy()) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from envtest.data.schemas import types
+from envtest.data.versions import DEFAULT, VERSIONS
 from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import unstructured_kind
@@ -25,6 +27,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.structured_merge.value import JsonObject
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+certificates = pytest.importorskip("envtest.plane.certificates")
 
 
 class NewTerm:
@@ -92,6 +95,8 @@ def prepared(tree: JsonObject) -> JsonObject:
         meta.setdefault("namespace", "default")
     if tree["kind"] == "CertificateSigningRequest":
         tree["spec"]["request"] = signing_request()
+    if tree["kind"] == "ClusterTrustBundle":
+        tree["spec"]["trustBundle"] = certificate()
     return tree
 
 
@@ -113,6 +118,19 @@ def state(live: JsonObject) -> JsonObject:
     entries = [e for e in live["metadata"].get("managedFields", ()) if not e.get("subresource")]
     metadata = {**live["metadata"], "managedFields": entries, "resourceVersion": "", "generation": 0}
     return {**live, "metadata": metadata, "status": {}}
+
+
+def serving(tree: JsonObject) -> AbstractAsyncContextManager[CountedClient]:
+    """A counting client of a fresh server of the default version, or of the first one that has the kind."""
+    gvk = gvk_of_tree(tree)
+    versions = (version for version in (DEFAULT, *VERSIONS) if types(version).name_of(*gvk))
+    return counted_client(kubernetes=next(versions))
+
+
+@cache
+def certificate() -> str:
+    """The certificate of an authority in PEM."""
+    return certificates.Authority.load_or_create(None).pair.cert.decode()
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envtest.data.schemas import types
+from envtest.data.versions import VERSIONS
 from opsdk.api.generated_kinds import BUILT_IN
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.children.kinds import BuiltInKind, built_in_kind, built_in_kinds, type_schemas
@@ -28,12 +29,16 @@ def test_every_type_has_a_schema_and_every_reference_a_type() -> None:
 
 def test_lists_and_maps_merge_as_in_the_server() -> None:
     """The table is a part of the server's schemas, so its merge rules are those of the server."""
-    theirs = {".".join(name.split(".")[-3:]): schema for name, schema in types().items()}
-    for name, schema in type_schemas().items():
-        for field, part in schema.get("properties", {}).items():
-            full = theirs[name]["properties"][field]
-            for key in ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"):
-                assert part.get(key) == full.get(key), (name, field)
+    ours = type_schemas()
+    checked = set()
+    for version in VERSIONS:
+        for long_name, schema in types(version).items():
+            name = ".".join(long_name.split(".")[-3:])
+            for field, full in schema.get("properties", {}).items() if name in ours else ():
+                checked.add((name, field))
+                for key in ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"):
+                    assert ours[name]["properties"][field].get(key) == full.get(key), (version, name, field)
+    assert checked == {(name, field) for name, schema in ours.items() for field in schema.get("properties", {})}
 
 
 def test_kinds_are_those_of_the_api_package() -> None:

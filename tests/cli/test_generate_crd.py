@@ -21,6 +21,7 @@ from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.cluster import read_definitions, read_schemas
+from opsdk.cli.generate.definitions import check_accepted
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.errors import ConfigError, UsageError
@@ -162,6 +163,17 @@ def test_an_older_server_is_named_with_what_it_lacks(tmp_path: Path, capsys: pyt
     assert not list(tmp_path.iterdir())
     assert main(["generate", "crd", *classes, "--for", "v1.31.2"]) == 0
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_policy_is_of_a_kind_that_the_server_has() -> None:
+    """The kinds became stable at different times."""
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy")
+    policies = [{"kind": kind, "metadata": {"name": f"of-{kind}"}} for kind in kinds]
+    check_accepted([], "1.36", policies)
+    with pytest.raises(UsageError, match=r"1\.35 does not accept:\n  of-Mutating.* kind Mutating.* 1\.36$"):
+        check_accepted([], "1.35", policies)
+    with pytest.raises(UsageError, match=r"of-ValidatingAdmissionPolicy: .* since Kubernetes 1\.30\n  of-Mutating"):
+        check_accepted([], "1.29", policies)
 
 
 @pytest.mark.parametrize(

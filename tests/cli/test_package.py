@@ -61,6 +61,11 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         pyproject.write(SETTINGS)
     assert main(["package"]) == 0
     yield tmp_path / "packaged/dist"
+    forget_modules()
+
+
+def forget_modules() -> None:
+    """Import the project anew next time."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "packaged"]:
         del sys.modules[name]
 
@@ -238,6 +243,19 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     role.unlink()
     assert main(["generate", "manifests", "--check"]) == 1
     assert "config/rbac.yaml cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["manifests", "all"])
+def test_manifests_for_an_older_server(command: str, packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A definition that the server would not accept is named with the reason, and nothing is written."""
+    assert main(["generate", command, "--for", "1.31"]) == 0
+    path = next(path for path in Path("packaged").rglob("*.py") if "    gvk = " in path.read_text())
+    path.write_text(path.read_text().replace("    gvk = ", '    selectable_fields = (".spec.text",)\n    gvk = '))
+    forget_modules()
+    before = {path: path.read_bytes() for path in Path("config").rglob("*") if path.is_file()}
+    assert main(["generate", command, "--for", "1.30"]) == 1
+    assert "v1.selectableFields: servers know this field since Kubernetes 1.31" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in Path("config").rglob("*") if path.is_file()}
 
 
 def test_the_roles_of_the_deploying_user_are_printed(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_
 from opsdk.apimachinery.rest_mapper import StaticMapper
 from opsdk.apimachinery.watch import WatchEventType
 from opsdk.client.client import Client
-from opsdk.client.direct import DirectClient
+from opsdk.client.direct import DirectClient, WarningLogger
 from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.client.scheme import default_scheme
 from opsdk.errors import (
@@ -32,6 +32,7 @@ from opsdk.errors import (
     NoMatchError,
     NotFoundError,
 )
+from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -351,3 +352,21 @@ async def test_a_read_modify_write_loses_nothing() -> None:
     assert sent[0] == {"spec": {"replicas": 7}}
     assert sent[1] == {**answer, "spec": {"image": "nginx", "future": {"x": [1]}, "replicas": 7}}
     assert to_dict(obj) == answer
+
+
+async def test_a_warning_is_logged_once_for_each_resource(caplog: pytest.LogCaptureFixture) -> None:
+    """Repetitions are of the level DEBUG, also for other objects. A logger remembers a bounded number of warnings."""
+    warn = WarningLogger()
+    caplog.set_level("DEBUG", "opsdk.client.direct")
+    warnings = (("a", "sites", "old"), ("b", "sites", "old"), ("a", "pages", "old"), ("a", "sites", "x"))
+    for name, resource, text in warnings:
+        warn(RestRequest("PUT", "/", verb="update", group="demo.opsdk.dev", resource=resource, name=name), text)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "update sites.demo.opsdk.dev a: old"),
+        ("DEBUG", "update sites.demo.opsdk.dev b: old"),
+        ("WARNING", "update pages.demo.opsdk.dev a: old"),
+        ("WARNING", "update sites.demo.opsdk.dev a: x"),
+    ]
+    for number in range(5000):
+        warn(RestRequest("PUT", "/", resource="sites"), str(number))
+    assert len(warn._logged) <= 1000

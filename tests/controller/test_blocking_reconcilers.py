@@ -44,6 +44,8 @@ from opsdk.controller.blocking_context import BlockingContext
 from opsdk.controller.blocking_status import BlockingStatusPatch
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import LeaderElectionLostError
+from opsdk.pods.blocking import BlockingPodClient
+from opsdk.pods.client import PodClient
 from opsdk.testing.loop import VirtualLoop
 
 CLEAN_UP = "tests.opsdk.dev/clean-up"
@@ -362,8 +364,9 @@ async def test_the_fence_holds_in_real_threads() -> None:
 @pytest.mark.parametrize(
     ("form", "blocking_form", "missing"),
     [
-        (Context, BlockingContext, {"cluster", "recorder", "specs", "progress", "fields"}),
+        (Context, BlockingContext, {"recorder", "specs", "progress", "fields"}),
         (Client, BlockingClient, {"executor"}),
+        (PodClient, BlockingPodClient, {"open_exec", "attach", "open_port", "port_forward"}),
         (SubResourceClient, BlockingSubResourceClient, {"executor", "name"}),
         (StatusPatch, BlockingStatusPatch, set()),
     ],

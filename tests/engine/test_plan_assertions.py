@@ -21,7 +21,7 @@ from opsdk.engine.environments import environment_factory
 from opsdk.engine.plan import ConsequenceKind
 from opsdk.engine.run import OperatorRun
 from opsdk.engine.snapshot import ClusterSnapshot
-from opsdk.errors import UsageError
+from opsdk.errors import ConfigError, UsageError
 from opsdk.testing.doubles import EMPTY_CLUSTER
 from opsdk.testing.plans import assert_plan
 from tests.engine.upgrades import ALL, Version, config, secret, state_of
@@ -53,6 +53,22 @@ def test_another_plan_fails_with_the_difference(tmp_path: Path) -> None:
 def test_an_unchanged_version_has_an_empty_plan() -> None:
     """Without an expectation, the plan is for the test's own assertions."""
     assert assert_plan(state_of(OLD), operator=OLD.operator, rules=ALL).is_empty
+
+
+def test_a_plan_on_another_version() -> None:
+    """The operator runs on a server of that version; an unknown one is an error before the run."""
+    served = set()
+
+    async def read_version(_: object, ctx: Context) -> None:
+        served.add((await ctx.cluster.http.get("/version")).json()["minor"])
+
+    version = Version(children=OLD.children, before=read_version)
+    for kubernetes in ("1.35", "1.37"):
+        assert assert_plan(state_of(OLD), operator=version.operator, rules=ALL, kubernetes=kubernetes).is_empty
+        assert served == {kubernetes.removeprefix("1.")}
+        served.clear()
+    with pytest.raises(ConfigError, match=r"1\.99"):
+        assert_plan(state_of(OLD), operator=OLD.operator, rules=ALL, kubernetes="1.99")
 
 
 @pytest.mark.slow

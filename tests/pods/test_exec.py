@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from http_servers import Server, always, answer
 from pods_on_a_node import pod_environment
 
-from opsdk import BlockingContext, Cluster, ClusterOptions, Operator
+from opsdk import BlockingContext, Cluster, ClusterOptions, Operator, RestConfig
 from opsdk.aio.fence import FENCE
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.object import key_of
@@ -17,11 +20,14 @@ from opsdk.errors import (
     BadRequestError,
     ConnectionLostError,
     DeadlineError,
+    ExitError,
     ForbiddenError,
     InternalServerError,
     LeaderElectionLostError,
     NotFoundError,
     ResponseLimitError,
+    TransportError,
+    UnauthorizedError,
     UsageError,
 )
 from opsdk.pods.command_output import ExecResult
@@ -67,6 +73,22 @@ async def test_a_command_has_a_status_and_two_outputs(sockets: bool) -> None:
         )
         assert [result.status for result in results] == list(range(8))
         assert cluster.transport.__repr__().count("0 busy") == int(sockets)
+
+
+async def test_a_checked_command_raises_its_exit_status() -> None:
+    """The error has the status and stderr; the message has the end of stderr. A success is a result as ever."""
+
+    async def psql(command: Any, pipe: Any) -> int:
+        await pipe.write_error(b"x" * 1000 + b"\nFATAL: no such database\n")
+        return int(command.argv[1])
+
+    async with pod_environment(sockets=False) as (env, cluster):
+        env.responders.run = psql
+        with pytest.raises(ExitError, match=r"psql in Pod default/p ended with status 2: x+\nFATAL: no") as caught:
+            await cluster.pods.exec("default/p", ["psql", "2"], container="c", check=True)
+        assert caught.value.status == 2
+        assert len(caught.value.stderr) > 1000 > len(str(caught.value))
+        assert (await cluster.pods.exec("default/p", ["psql", "0"], container="c", check=True)).status == 0
 
 
 @pytest.mark.realtime
@@ -218,19 +240,35 @@ async def test_attach_reaches_the_running_process(sockets: bool) -> None:
                 dry.pods.attach("default/p")
 
 
-async def test_a_plain_reconciler_runs_a_command() -> None:
-    """A function in a thread gets the result without await."""
-    results = []
+async def test_a_plain_reconciler_looks_into_its_pod() -> None:
+    """A function in a thread runs a command and reads a log without await. Leaving the loop ends the log."""
+    statuses, lines, ended = [], [], asyncio.Event()
     operator = Operator("prober")
 
     @operator.reconciler(Pod)
     def reconcile(pod: Pod, ctx: BlockingContext) -> None:
-        results.append(ctx.run(ctx.target.cluster.pods.exec(key_of(pod), ["exit", "4"], container="c")))
+        pods = ctx.cluster.pods
+        statuses.append(pods.exec(key_of(pod), ["exit", "4"], container="c").status)
+        for line in pods.logs(key_of(pod), container="c", follow=True):
+            lines.append(line)
+            break
+        lines.append(ctx.cluster.uncached.get(Pod, key_of(pod)).metadata.name)
 
-    async with pod_environment(sockets=False) as (env, _), running(operator, env):
+    async def write() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"line\n"
+                await asyncio.sleep(1)
+        finally:
+            ended.set()
+
+    async with pod_environment(sockets=False) as (env, _):
         env.responders.run = shell
-        await env.eventually(lambda: results)
-        assert results[0].status == 4
+        env.responders.logs = lambda *_: write()
+        async with running(operator, env):
+            await ended.wait()
+            await env.eventually(lambda: len(lines) == 2)
+    assert (statuses, lines) == ([4], ["line", "p"])
 
 
 @pytest.mark.realtime
@@ -249,6 +287,56 @@ async def test_refusals_have_the_error_of_the_server(sockets: bool) -> None:
         env.responders.run = None
         with pytest.raises(ApiError, match="no preferred addresses"):
             await cluster.pods.exec("default/p", ["cat"], container="c")
+
+
+STATUS = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400, "reason": "BadRequest"})
+WITHOUT_UPGRADE = STATUS.replace("{", '{"message": "Upgrade request required", ', 1)
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (403, "<html>no</html>", "HTTP 403: <html>no</html>"),
+        (400, "", "HTTP 400: "),
+        (501, "Not Implemented", "HTTP 501: "),
+        (200, "welcome", "HTTP 200$"),
+        (400, WITHOUT_UPGRADE, "HTTP 400: Upgrade request required"),
+    ],
+)
+async def test_a_proxy_without_websockets_is_named(status: int, body: str, text: str) -> None:
+    """The error says that something before the API server let no WebSocket pass, whatever it answered."""
+    async with (
+        Server(always(answer(status, body.encode()))) as server,
+        Cluster(RestConfig(host=server.host)) as cluster,
+    ):
+        pods = cluster.pods
+        with pytest.raises(TransportError, match="a proxy or load balancer before the API server must .*" + text):
+            await pods.exec("default/p", ["true"])
+        with pytest.raises(TransportError, match="no WebSocket was opened"):
+            async with pods.open_port("default/p", 80):
+                pass
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (400, STATUS, BadRequestError),
+        (401, "<html>", UnauthorizedError),
+        (403, "Forbidden (user=a, verb=create, resource=nodes, subresource=proxy)", ForbiddenError),
+        (404, "pod does not exist", NotFoundError),
+        (500, "oops", InternalServerError),
+    ],
+)
+async def test_other_refusals_of_a_websocket_stay_what_they_are(status: int, body: str, error: type[ApiError]) -> None:
+    """A Status is the API server's own answer, and a text may be the kubelet's; credentials are another matter."""
+    async with (
+        Server(always(answer(status, body.encode()))) as server,
+        Cluster(RestConfig(host=server.host)) as cluster,
+    ):
+        with pytest.raises(error):
+            await cluster.pods.exec("default/p", ["true"])
 
 
 async def test_a_server_that_dies_is_a_lost_connection() -> None:

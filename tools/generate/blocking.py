@@ -48,19 +48,27 @@ MODULES = (
         classes={"Client": "BlockingClientMethods", "SubResourceClient": "BlockingSubResourceClient"},
     ),
     BlockingModule(
+        source="opsdk/pods/client.py",
+        target="opsdk/pods/generated_blocking.py",
+        classes={"PodClient": "BlockingPodClientMethods"},
+        left_out=frozenset({"open_exec", "attach", "open_port", "port_forward"}),
+    ),
+    BlockingModule(
         source="opsdk/controller/context.py",
         target="opsdk/controller/generated_blocking.py",
         classes={"Context": "BlockingContextMethods"},
         imports=(
             "from opsdk.client.blocking import BlockingClient",
+            "from opsdk.cluster.blocking import BlockingCluster",
             "from opsdk.controller.blocking_status import BlockingStatusPatch",
         ),
-        left_out=frozenset({"cluster", "recorder", "specs", "progress", "fields"}),
+        left_out=frozenset({"recorder", "specs", "progress", "fields"}),
         in_thread=frozenset({"changed", "difference"}),
     ),
 )
 _FORMS = {
     "Client": "BlockingClient({value}, self._call)",
+    "Cluster": "BlockingCluster({value}, self._call)",
     "SubResourceClient": "BlockingSubResourceClient({value}, self._call)",
     "StatusPatch": "BlockingStatusPatch(self.target.client, {arguments}, self._call)",
 }
@@ -135,7 +143,10 @@ class _Form:
     def _call(self, method: _Function, *, is_property: bool) -> str:
         """Return the statements that call the async class."""
         value, arguments = f"self.target.{method.name}", _forwarded(method.args)
-        called = value if is_property else f"{value}({arguments})"
+        called, before = value if is_property else f"{value}({arguments})", ""
+        if is_overloaded := self._is_overloaded(method.name):
+            # No overload takes all arguments of the implementation.
+            called, before = f"method({arguments})", f"method: Any = {value}\n"
         returns = ast.unparse(method.returns) if method.returns else "None"
         head = "" if returns == "None" else "return "
         match returns.partition("[")[0]:
@@ -143,17 +154,16 @@ class _Form:
                 return head + _FORMS[form].format(value=called, arguments=arguments)
             case "AbstractAsyncContextManager":
                 return f"{head}self._open({called})"
-            case "AsyncIterator":
-                return f"{head}self._iterate({called})"
+            case "AsyncIterator" | "AsyncGenerator":
+                return f"{before}{head}self._iterate({called})"
         if is_property or method.name in self._module.in_thread:
             return head + called
         if isinstance(method, ast.FunctionDef):
             return f"{head}self._call_in_loop({value}, {arguments})"
-        if not self._is_overloaded(method.name):
+        if not is_overloaded:
             return f"{head}self._wait({called})"
-        # No overload takes all arguments of the implementation.
         result, end = (f"result: {returns} = ", "\nreturn result") if head else ("", "")
-        return f"method: Any = {value}\n{result}self._wait(method({arguments})){end}"
+        return f"{before}{result}self._wait({called}){end}"
 
     def _is_overloaded(self, name: str) -> bool:
         return sum(isinstance(each, _Function) and each.name == name for each in self._node.body) > 1
@@ -171,7 +181,10 @@ def _forwarded(arguments: ast.arguments) -> str:
 def _blocking_header(header: str) -> str:
     """Return the header of a method without ``async``, whose result is the blocking form."""
     signature, arrow, returns = header.replace("async def", "def", 1).rpartition("->")
+    # A function that is not async needs no exemption from the rules for async ones.
+    signature = re.sub(r"  # noqa: ASYNC\d+\b.*", "", signature)
     returns = returns.replace("AbstractAsync", "Abstract").replace("AsyncIterator", "Iterator")
+    returns = re.sub(r"AsyncGenerator\[(.+), None\]", r"Iterator[\1]", returns)
     return signature + arrow + re.sub(rf"\b({'|'.join(_FORMS)})\b", r"Blocking\1", returns)
 
 

@@ -1,5 +1,7 @@
 """``opsdk/children/data/types.txt``: what a client must know of the built-in kinds to compare objects. Pure.
 
+The kinds and the types are those of all versions of Kubernetes, each type with the fields of all.
+
 A line for each kind that can be applied, then a line for each type that its objects contain::
 
     kind apps/v1/Deployment apps.v1.Deployment namespaced status
@@ -35,13 +37,13 @@ def short_name(name: str) -> str:
     return ".".join(name.split(".")[-3:])
 
 
-def render_children(schemas: Mapping[str, Schema], rows: Iterable[Mapping[str, Any]], fields: str) -> str:
+def render_children(schemas: Mapping[str, Schema], rows: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> str:
     """The lines of the table.
 
     Args:
         schemas: the OpenAPI schemas by name.
         rows: the rows of `tools.generate.resources`.
-        fields: the text of `tools.generate.fields`.
+        fields: the texts of `tools.generate.fields` of each version; the first one that has a field decides.
     """
     rows = list(rows)
     marks = _marks(fields)
@@ -71,12 +73,14 @@ def _kind_names(schemas: Mapping[str, Schema]) -> dict[tuple[str, str, str], str
     return {(gvks[0]["group"], gvks[0]["version"], gvks[0]["kind"]): name for name, gvks in named if len(gvks) == 1}
 
 
-def _marks(text: str) -> dict[str, dict[str, str]]:
+def _marks(texts: Iterable[str]) -> dict[str, dict[str, str]]:
     """The marks of fields by type and field; see `tools.generate.fields`."""
     marks: dict[str, dict[str, str]] = {}
-    for line in text.splitlines():
-        name, *words = line.split()
-        marks[name] = {_field_name(word): word[-1] for word in words if word[-1] in POINTER + SHOWN + NULL}
+    for text in texts:
+        for line in text.splitlines():
+            name, *words = line.split()
+            own = {_field_name(word): word[-1] if word[-1] in POINTER + SHOWN + NULL else PLAIN for word in words}
+            marks[name] = own | marks.get(name, {})
     return marks
 
 

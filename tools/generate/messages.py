@@ -8,15 +8,15 @@ A line for each message, and an indented one for each field: number, name, type,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from opsdk.cli.generate.names import stability_of
 
 Messages = Mapping[str, Sequence[Sequence[Any]]]
 
 _LABELS = {"optional": "", "repeated": " *", "map": " map"}
 _NOT_SERVED = "k8s.io.api.imagepolicy"
-_UNSTABLE = re.compile("alpha|beta")
 
 
 def render_messages(messages: Messages) -> str:
@@ -34,7 +34,7 @@ def message_lines(messages: Messages) -> Iterator[str]:
 
 def _reached(messages: Messages) -> set[str]:
     reached: set[str] = set()
-    pending = [name for name in messages if not _UNSTABLE.search(name) and not name.startswith(_NOT_SERVED)]
+    pending = [name for name in messages if stability_of(name) == "stable" and not name.startswith(_NOT_SERVED)]
     while pending:
         name = pending.pop()
         if name in messages and name not in reached:

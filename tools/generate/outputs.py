@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 
 from envtest.data.table import without_header
@@ -86,9 +87,9 @@ def tables(openapi: OpenApi, facts: Facts) -> dict[str, str]:
     }
 
 
-def outputs_of_version(base: Mapping[str, str], openapi: OpenApi, facts: Facts, overlay: Overlay) -> Outputs:
+def outputs_of_version(base: Mapping[str, str], whole: Mapping[str, str], overlay: Overlay) -> Outputs:
     """Return the tables of another version, as differences from those of the default version."""
-    made = tables_of(tables(*inputs_of(openapi, facts, overlay)), base, overlay)
+    made = tables_of(whole, base, overlay)
     return {_table(f"v{overlay.minor}/{name}"): text for name, text in made.items()}
 
 
@@ -105,13 +106,17 @@ def outputs(openapi: OpenApi, facts: Facts, overlays: Iterable[Overlay] = ()) ->
     made = tables(openapi, facts)
     texts = {_table(name): text for name, text in made.items()}
     typed = TypedKinds(schemas, rows)
+    unstable = [facts.unstable]
+    fields = [without_header(made["fields"])]
     for overlay in overlays:
-        texts |= outputs_of_version(made, openapi, facts, overlay)
+        whole = tables(*inputs_of(openapi, facts, overlay))
+        texts |= outputs_of_version(made, whole, overlay)
         typed = _with_kinds_of(typed, documents(openapi, overlay))
+        fields.append(without_header(whole["fields"]))
+        unstable.append(overlay.unstable)
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
-    children += render_children(schemas, rows, without_header(made["fields"]))
-    texts[CHILDREN] = children
-    typed = with_unstable(typed, facts.unstable)
+    texts[CHILDREN] = children + render_children(typed.schemas, typed.rows, fields)
+    typed = reduce(with_unstable, unstable, typed)
     kinds = render_kinds(typed.schemas, typed.rows, _provenance("kinds", [*named, UNSTABLE], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 

@@ -2,7 +2,8 @@
 
 ``schemas.json`` and ``protobuf-fields.json`` have the names that are gone and the entries that are new or differ.
 ``discovery.json`` has the order of the groups, and the groups that are new or differ. ``structs.txt`` and
-``columns.jsonl`` have the form of the files in ``sources/``, with the structs and the kinds that are new or differ.
+``columns.jsonl`` have the form of the files in ``sources/``, with the structs and the kinds that are new or differ;
+``unstable.jsonl`` with the alpha and beta kinds and the types that are new or differ.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tools.generate.column_facts import KindColumns
 from tools.generate.facts import Facts
 from tools.generate.openapi import Document, OpenApi
 from tools.generate.struct_facts import Package, Packages
+from tools.generate.unstable import UnstableKinds
 
 Entries = Mapping[str, Any]
 
@@ -33,6 +35,8 @@ class Overlay:
     columns: tuple[KindColumns, ...]
     gates: Entries
     """The feature gates of fields that the default version lacks, by type and field. They are off by default."""
+    unstable: UnstableKinds
+    """The alpha and beta kinds, and their types, that are new or differ."""
 
     @property
     def minor(self) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opsdk.cli.generate.names import stability_of
 from tools.generate.resources import Row
 from tools.generate.schemas import references
-from tools.generate.typed_kinds import TypedKinds
+from tools.generate.typed_kinds import TypedKinds, with_fields
 
 _KIND = "x-kubernetes-group-version-kind"
-_UNSTABLE = re.compile("alpha|beta")
 _COLLECTION = re.compile(r"/apis/[^/]+/[^/]+/(?P<namespace>namespaces/\{namespace\}/)?(?P<resource>[a-z]+)")
 
 
@@ -33,22 +33,13 @@ class UnstableKinds:
     schemas: Mapping[str, Mapping[str, Any]]
 
 
-def is_unstable(version: str) -> bool:
-    """Whether an API version is alpha or beta.
-
-    >>> is_unstable("v1beta2"), is_unstable("v2")
-    (True, False)
-    """
-    return _UNSTABLE.search(version) is not None
-
-
 def unstable_rows(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
     """Yield the alpha and beta resources in the paths of a Swagger document."""
     found: dict[tuple[str, str, str], Row] = {}
     for path, methods in paths.items():
         match = _COLLECTION.fullmatch(path)
         kind = methods.get("post", {}).get(_KIND)
-        if match is not None and kind is not None and is_unstable(kind["version"]):
+        if match is not None and kind is not None and stability_of(kind["version"]) != "stable":
             row = {**kind, "resource": match["resource"], "namespaced": match["namespace"] is not None}
             found[kind["group"], kind["version"], kind["kind"]] = row
     yield from (found[key] for key in sorted(found))
@@ -80,9 +71,17 @@ def own_schemas(rows: Iterable[Row], schemas: Mapping[str, Mapping[str, Any]]) -
     return own
 
 
+def unstable_difference(base: UnstableKinds, other: UnstableKinds) -> UnstableKinds:
+    """Return the rows of `other` that are new, and its schemas that are new or differ."""
+    return UnstableKinds(
+        tuple(row for row in other.rows if row not in base.rows),
+        {name: schema for name, schema in other.schemas.items() if base.schemas.get(name) != schema},
+    )
+
+
 def with_unstable(typed: TypedKinds, unstable: UnstableKinds) -> TypedKinds:
-    """Return the types with the unstable ones. Known types stay as they are."""
-    return TypedKinds(dict(sorted({**unstable.schemas, **typed.schemas}.items())), [*typed.rows, *unstable.rows])
+    """Return the types with the unstable ones. Known types get the fields that they lack."""
+    return TypedKinds(with_fields(typed.schemas, unstable.schemas), [*typed.rows, *unstable.rows])
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[tuple[str, str, str]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from envtest.data.table import blocks, difference, without_header
+from opsdk.cli.generate.names import stability_of
 from tools.generate.column_facts import parse_columns_facts, render_columns_facts
 from tools.generate.errors import GenerateError
 from tools.generate.extract.go_structs import read_structs
 from tools.generate.extract.protobuf import read_protobuf
-from tools.generate.extract.published import read_gates, read_published
-from tools.generate.facts import COLUMNS, FOLDER, STRUCTS, Facts, minor
+from tools.generate.extract.published import read_gates, read_published, read_unstable
+from tools.generate.facts import COLUMNS, FOLDER, STRUCTS, UNSTABLE, Facts, minor
 from tools.generate.header import Provenance, version_of
 from tools.generate.openapi import OpenApi
 from tools.generate.overlay import (
@@ -30,12 +30,18 @@ from tools.generate.overlay import (
 )
 from tools.generate.resources import resource_rows
 from tools.generate.struct_facts import Packages, go_type_of, parse_structs, render_structs
+from tools.generate.unstable import parse_unstable, render_unstable, unstable_difference
 
 SCHEMAS, PROTOBUF, DISCOVERY, GATES = "schemas.json", "protobuf-fields.json", "discovery.json", "gates.json"
-_SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, GATES, STRUCTS, COLUMNS)
+_SOURCES = (SCHEMAS, PROTOBUF, DISCOVERY, GATES, STRUCTS, COLUMNS, UNSTABLE)
 _AGGREGATED = Path("api/discovery/aggregated_v2.json")
 _MAKER = "make generate KUBERNETES=CHECKOUT KUBERNETES_VERSION=VERSION"
-_UNSTABLE = re.compile("alpha|beta")
+_READ = {
+    "go_structs": "staging/src/k8s.io",
+    "printers": "pkg/printers/internalversion/printers.go",
+    "published": "api/openapi-spec/swagger.json and the types in staging/src/k8s.io",
+}
+"""What each module reads of a checkout."""
 _MODULES = {"gates": "overlay"}
 """Tables of a version alone, and the module that makes each."""
 _WHOLE = frozenset({"resources"})
@@ -64,6 +70,7 @@ def parse_overlay(texts: Mapping[str, str]) -> Overlay:
         packages=parse_structs(structs) if structs else {},
         columns=tuple(parse_columns_facts(without_header(texts[COLUMNS]))),
         gates=json.loads(texts[GATES])["fields"],
+        unstable=parse_unstable(without_header(texts[UNSTABLE])),
     )
 
 
@@ -113,6 +120,7 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         _check_structs(checkout, schemas, structs)
         gates = gates_of_new_fields(openapi.schemas.content["components"]["schemas"], read_gates(checkout, schemas))
         messages = _json(read_protobuf(checkout))
+        unstable = read_unstable(checkout, set(openapi.schemas.content["components"]["schemas"]))
     except OSError as error:
         raise GenerateError(f"{checkout} is not a whole checkout of kubernetes/kubernetes: {error}") from error
     stored = {name: fields for name, fields in openapi.protobuf.content.items() if ".audit." not in name}
@@ -122,6 +130,7 @@ def extract_version(checkout: Path, openapi: OpenApi, facts: Facts, version: str
         DISCOVERY: render_changes(version, discovery_difference(openapi.discovery.content["apis"]["items"], groups)),
         GATES: render_changes(version, {"fields": gates}),
         STRUCTS: _headed("go_structs", version, render_structs(struct_difference(facts.packages, structs))),
+        UNSTABLE: _headed("published", version, render_unstable(unstable_difference(facts.unstable, unstable))),
         COLUMNS: columns or _headed("printers", version, render_columns_facts(())),
     }
     folder = FOLDER / f"v{minor(version).removeprefix('v')}"
@@ -138,15 +147,14 @@ def _check_structs(checkout: Path, schemas: Mapping[str, Any], structs: Packages
 
 
 def _headed(module: str, version: str, text: str) -> str:
-    source = "staging/src/k8s.io" if module == "go_structs" else "pkg/printers/internalversion/printers.go"
-    return Provenance(f"tools/generate/extract/{module}.py", [source], version, _MAKER).header() + text
+    return Provenance(f"tools/generate/extract/{module}.py", [_READ[module]], version, _MAKER).header() + text
 
 
 def _stable(discovery: Any) -> list[Any]:
     """Return the groups with their stable versions, which a server serves by default."""
     groups = []
     for group in discovery["items"]:
-        versions = [each for each in group["versions"] if not _UNSTABLE.search(each["version"])]
+        versions = [each for each in group["versions"] if stability_of(each["version"]) == "stable"]
         if versions:
             groups.append({**group, "versions": versions})
     return groups

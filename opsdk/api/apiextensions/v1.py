@@ -80,7 +80,7 @@ class CustomResourceSubresources(Model, kw_only=True):
     """``CustomResourceSubresources``."""
 
     scale: CustomResourceSubresourceScale | None = None
-    status: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] | None = None
 
 
 class ExternalDocumentation(Model, kw_only=True):

@@ -49,5 +49,5 @@ class StorageVersion(TypedObject, dict=True, kw_only=True):
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind('internal.apiserver.k8s.io', 'v1alpha1', 'StorageVersion')
     namespaced: ClassVar[bool] = False
 
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    spec: dict[str, Any] | None = None
     status: StorageVersionStatus = msgspec.field(default_factory=StorageVersionStatus)

@@ -51,6 +51,7 @@ class SelfSubjectReview(TypedObject, dict=True, kw_only=True):
 class TokenRequestSpec(Model, kw_only=True):
     """``TokenRequestSpec``."""
 
+    attestations: dict[str, list[str]] = msgspec.field(default_factory=dict)
     audiences: list[str] = msgspec.field(default_factory=list)
     bound_object_ref: BoundObjectReference | None = None
     expiration_seconds: int | None = None

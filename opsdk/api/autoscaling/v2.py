@@ -151,6 +151,7 @@ class HorizontalPodAutoscalerCondition(Model, kw_only=True):
 
     last_transition_time: Time | None = None
     message: str | None = None
+    observed_generation: int | None = None
     reason: str | None = None
     status: str = ''
     type: str = ''

@@ -10,11 +10,21 @@ from typing import ClassVar
 import msgspec
 
 from opsdk.api.core import v1 as core_v1
+from opsdk.api.scheduling import v1alpha3 as scheduling_v1alpha3
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.time import Time
+
+
+class JobSchedulingConfiguration(Model, kw_only=True):
+    """``JobSchedulingConfiguration``."""
+
+    disruption_mode: scheduling_v1alpha3.WorkloadPodGroupDisruptionMode | None = None
+    resource_claims: list[scheduling_v1alpha3.WorkloadPodGroupResourceClaim] = msgspec.field(default_factory=list)
+    scheduling_constraints: scheduling_v1alpha3.WorkloadPodGroupSchedulingConstraints | None = None
+    scheduling_policy: scheduling_v1alpha3.WorkloadPodGroupSchedulingPolicy | None = None
 
 
 class PodFailurePolicyOnExitCodesRequirement(Model, kw_only=True):
@@ -73,6 +83,7 @@ class JobSpec(Model, kw_only=True):
     parallelism: int | None = None
     pod_failure_policy: PodFailurePolicy | None = None
     pod_replacement_policy: str | None = None
+    scheduling: JobSchedulingConfiguration | None = None
     selector: LabelSelector | None = None
     success_policy: SuccessPolicy | None = None
     suspend: bool | None = None

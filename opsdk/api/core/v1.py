@@ -262,6 +262,7 @@ class ClusterTrustBundleProjection(Model, kw_only=True):
     optional: bool | None = None
     path: str = ''
     signer_name: str | None = None
+    user: int | None = None
 
 
 class ComponentCondition(Model, kw_only=True):
@@ -323,6 +324,7 @@ class KeyToPath(Model, kw_only=True):
     key: str = ''
     mode: int | None = None
     path: str = ''
+    user: int | None = None
 
 
 class ConfigMapProjection(Model, kw_only=True):
@@ -337,6 +339,7 @@ class ConfigMapVolumeSource(Model, kw_only=True):
     """``ConfigMapVolumeSource``."""
 
     default_mode: int | None = None
+    default_user: int | None = None
     items: list[KeyToPath] = msgspec.field(default_factory=list)
     name: str = ''
     optional: bool | None = None
@@ -458,6 +461,7 @@ class HTTPGetAction(Model, kw_only=True):
     http_headers: list[HTTPHeader] = msgspec.field(default_factory=list)
     path: str | None = None
     port: IntOrString | None = None
+    protocol: str | None = None
     scheme: str | None = None
 
 
@@ -494,6 +498,7 @@ class Lifecycle(Model, kw_only=True):
 class GRPCAction(Model, kw_only=True):
     """``GRPCAction``."""
 
+    mode: str | None = None
     port: int = 0
     service: str = ''
 
@@ -580,6 +585,7 @@ class VolumeDevice(Model, kw_only=True):
 class VolumeMount(Model, kw_only=True):
     """``VolumeMount``."""
 
+    bind_mount_options: list[str] = msgspec.field(default_factory=list)
     mount_path: str = ''
     mount_propagation: str | None = None
     name: str = ''
@@ -751,6 +757,7 @@ class DownwardAPIVolumeFile(Model, kw_only=True):
     mode: int | None = None
     path: str = ''
     resource_field_ref: ResourceFieldSelector | None = None
+    user: int | None = None
 
 
 class DownwardAPIProjection(Model, kw_only=True):
@@ -763,6 +770,7 @@ class DownwardAPIVolumeSource(Model, kw_only=True):
     """``DownwardAPIVolumeSource``."""
 
     default_mode: int | None = None
+    default_user: int | None = None
     items: list[DownwardAPIVolumeFile] = msgspec.field(default_factory=list)
 
 
@@ -770,6 +778,7 @@ class EmptyDirVolumeSource(Model, kw_only=True):
     """``EmptyDirVolumeSource``."""
 
     medium: str | None = None
+    mode: int | None = None
     size_limit: Quantity | None = None
 
 
@@ -922,6 +931,13 @@ class Event(TypedObject, dict=True, kw_only=True):
     series: EventSeries | None = None
     source: EventSource = msgspec.field(default_factory=EventSource)
     type: str | None = None
+
+
+class EvictionResponder(Model, kw_only=True):
+    """``EvictionResponder``."""
+
+    name: str = ''
+    priority: int | None = None
 
 
 class FCVolumeSource(Model, kw_only=True):
@@ -1163,6 +1179,12 @@ class NodeConfigSource(Model, kw_only=True):
     config_map: ConfigMapNodeConfigSource | None = None
 
 
+class NodePodPreemptionPolicy(Model, kw_only=True):
+    """``NodePodPreemptionPolicy``."""
+
+    disable_resize_preemption: list[str] = msgspec.field(default_factory=list)
+
+
 class Taint(Model, kw_only=True):
     """``Taint``."""
 
@@ -1179,6 +1201,7 @@ class NodeSpec(Model, kw_only=True):
     external_id: str | None = msgspec.field(default=None, name='externalID')
     pod_cidr: str | None = msgspec.field(default=None, name='podCIDR')
     pod_cidrs: list[str] = msgspec.field(default_factory=list, name='podCIDRs')
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
     provider_id: str | None = msgspec.field(default=None, name='providerID')
     taints: list[Taint] = msgspec.field(default_factory=list)
     unschedulable: bool | None = None
@@ -1255,6 +1278,7 @@ class NodeSystemInfo(Model, kw_only=True):
     machine_id: str = msgspec.field(default='', name='machineID')
     operating_system: str = ''
     os_image: str = ''
+    running_in_user_namespace: bool | None = None
     swap: NodeSwapStatus | None = None
     system_uuid: str = msgspec.field(default='', name='systemUUID')
 
@@ -1288,10 +1312,27 @@ class Node(TypedObject, dict=True, kw_only=True):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
+class NodeAllocatableMappedResources(Model, kw_only=True):
+    """``NodeAllocatableMappedResources``."""
+
+    name: str = ''
+    quantity: Quantity | None = None
+
+
+class NodeAllocatableOverheadResources(Model, kw_only=True):
+    """``NodeAllocatableOverheadResources``."""
+
+    name: str = ''
+    per_container: Quantity | None = None
+    per_pod: Quantity | None = None
+
+
 class NodeAllocatableResourceClaimStatus(Model, kw_only=True):
     """``NodeAllocatableResourceClaimStatus``."""
 
     containers: list[str] = msgspec.field(default_factory=list)
+    mapping: list[NodeAllocatableMappedResources] = msgspec.field(default_factory=list)
+    overhead: list[NodeAllocatableOverheadResources] = msgspec.field(default_factory=list)
     resource_claim_name: str = ''
     resources: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
@@ -1441,6 +1482,21 @@ class PersistentVolumeClaimCondition(Model, kw_only=True):
     type: str = ''
 
 
+class VolumeHealthCondition(Model, kw_only=True):
+    """``VolumeHealthCondition``."""
+
+    message: str | None = None
+    reason: str = ''
+    status: str = ''
+
+
+class VolumeHealthStatus(Model, kw_only=True):
+    """``VolumeHealthStatus``."""
+
+    health_conditions: list[VolumeHealthCondition] = msgspec.field(default_factory=list)
+    last_transition_time: Time | None = None
+
+
 class PersistentVolumeClaimStatus(Model, kw_only=True):
     """``PersistentVolumeClaimStatus``."""
 
@@ -1450,6 +1506,7 @@ class PersistentVolumeClaimStatus(Model, kw_only=True):
     capacity: dict[str, Quantity] = msgspec.field(default_factory=dict)
     conditions: list[PersistentVolumeClaimCondition] = msgspec.field(default_factory=list)
     current_volume_attributes_class_name: str | None = None
+    health_status: VolumeHealthStatus | None = None
     modify_volume_status: ModifyVolumeStatus | None = None
     phase: str | None = None
 
@@ -1574,6 +1631,7 @@ class PodCertificateProjection(Model, kw_only=True):
     key_type: str | None = None
     max_expiration_seconds: int | None = None
     signer_name: str | None = None
+    user: int | None = None
     user_annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -1591,6 +1649,7 @@ class ServiceAccountTokenProjection(Model, kw_only=True):
     audience: str | None = None
     expiration_seconds: int | None = None
     path: str = ''
+    user: int | None = None
 
 
 class VolumeProjection(Model, kw_only=True):
@@ -1608,6 +1667,7 @@ class ProjectedVolumeSource(Model, kw_only=True):
     """``ProjectedVolumeSource``."""
 
     default_mode: int | None = None
+    default_user: int | None = None
     sources: list[VolumeProjection] = msgspec.field(default_factory=list)
 
 
@@ -1643,6 +1703,7 @@ class SecretVolumeSource(Model, kw_only=True):
     """``SecretVolumeSource``."""
 
     default_mode: int | None = None
+    default_user: int | None = None
     items: list[KeyToPath] = msgspec.field(default_factory=list)
     optional: bool | None = None
     secret_name: str | None = None
@@ -1694,6 +1755,14 @@ class Volume(Model, kw_only=True):
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
+class WorkloadReference(Model, kw_only=True):
+    """``WorkloadReference``."""
+
+    name: str = ''
+    pod_group: str = ''
+    pod_group_replica_key: str | None = None
+
+
 class PodSpec(Model, kw_only=True):
     """``PodSpec``."""
 
@@ -1705,6 +1774,7 @@ class PodSpec(Model, kw_only=True):
     dns_policy: str | None = None
     enable_service_links: bool | None = None
     ephemeral_containers: list[EphemeralContainer] = msgspec.field(default_factory=list)
+    eviction_responders: list[EvictionResponder] = msgspec.field(default_factory=list)
     host_aliases: list[HostAlias] = msgspec.field(default_factory=list)
     host_ipc: bool | None = msgspec.field(default=None, name='hostIPC')
     host_network: bool | None = None
@@ -1739,6 +1809,7 @@ class PodSpec(Model, kw_only=True):
     tolerations: list[Toleration] = msgspec.field(default_factory=list)
     topology_spread_constraints: list[TopologySpreadConstraint] = msgspec.field(default_factory=list)
     volumes: list[Volume] = msgspec.field(default_factory=list)
+    workload_ref: WorkloadReference | None = None
 
 
 class PodCondition(Model, kw_only=True):
@@ -1773,6 +1844,14 @@ class PodResourceClaimStatus(Model, kw_only=True):
     resource_claim_name: str | None = None
 
 
+class PodVolumeHealth(Model, kw_only=True):
+    """``PodVolumeHealth``."""
+
+    health_conditions: list[VolumeHealthCondition] = msgspec.field(default_factory=list)
+    last_transition_time: Time | None = None
+    name: str = ''
+
+
 class PodStatus(Model, kw_only=True):
     """``PodStatus``."""
 
@@ -1797,6 +1876,7 @@ class PodStatus(Model, kw_only=True):
     resource_claim_statuses: list[PodResourceClaimStatus] = msgspec.field(default_factory=list)
     resources: ResourceRequirements | None = None
     start_time: Time | None = None
+    volume_health: list[PodVolumeHealth] = msgspec.field(default_factory=list)
 
 
 class Pod(TypedObject, dict=True, kw_only=True):

@@ -13,6 +13,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import Time
 
 
@@ -56,6 +57,32 @@ class DeviceTaintRule(TypedObject, dict=True, kw_only=True):
     status: DeviceTaintRuleStatus = msgspec.field(default_factory=DeviceTaintRuleStatus)
 
 
+class PartitionTypeStatus(Model, kw_only=True):
+    """``PartitionTypeStatus``."""
+
+    allocatable: int | None = None
+    attribute: str | None = None
+    total: int | None = None
+    type: str | None = None
+
+
+class ShareableCapacityStatus(Model, kw_only=True):
+    """``ShareableCapacityStatus``."""
+
+    available: Quantity | None = None
+    consumed: Quantity | None = None
+    name: str | None = None
+    total: Quantity | None = None
+
+
+class ShareableSummaryStatus(Model, kw_only=True):
+    """``ShareableSummaryStatus``."""
+
+    capacity: list[ShareableCapacityStatus] = msgspec.field(default_factory=list)
+    fully_available_devices: int | None = None
+    partially_available_devices: int | None = None
+
+
 class PoolStatus(Model, kw_only=True):
     """``PoolStatus``."""
 
@@ -64,8 +91,10 @@ class PoolStatus(Model, kw_only=True):
     driver: str | None = None
     generation: int = 0
     node_name: str | None = None
+    partition_summary: list[PartitionTypeStatus] = msgspec.field(default_factory=list)
     pool_name: str | None = None
     resource_slice_count: int | None = None
+    shareable_summary: ShareableSummaryStatus | None = None
     total_devices: int | None = None
     unavailable_devices: int | None = None
     validation_error: str | None = None
@@ -74,6 +103,7 @@ class PoolStatus(Model, kw_only=True):
 class ResourcePoolStatusRequestSpec(Model, kw_only=True):
     """``ResourcePoolStatusRequestSpec``."""
 
+    default_partition_type_attribute: str | None = None
     driver: str = ''
     limit: int = 100
     pool_name: str | None = None

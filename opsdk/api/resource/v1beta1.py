@@ -75,6 +75,7 @@ class DeviceRequestAllocationResult(Model, kw_only=True):
     pool: str = ''
     request: str = ''
     share_id: str | None = msgspec.field(default=None, name='shareID')
+    skip_node_operations: list[str] = msgspec.field(default_factory=list)
     tolerations: list[DeviceToleration] = msgspec.field(default_factory=list)
 
 
@@ -138,6 +139,7 @@ class Counter(Model, kw_only=True):
 class DeviceCounterConsumption(Model, kw_only=True):
     """``DeviceCounterConsumption``."""
 
+    compatibility_groups: list[str] = msgspec.field(default_factory=list)
     counter_set: str = ''
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
 
@@ -149,6 +151,28 @@ class DeviceTaint(Model, kw_only=True):
     key: str = ''
     time_added: Time | None = None
     value: str | None = None
+
+
+class NodeAllocatableMapping(Model, kw_only=True):
+    """``NodeAllocatableMapping``."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(Model, kw_only=True):
+    """``NodeAllocatableOverhead``."""
+
+    per_container: Quantity | None = None
+    per_pod: Quantity | None = None
+
+
+class NodeAllocatableResource(Model, kw_only=True):
+    """``NodeAllocatableResource``."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
 
 
 class NodeAllocatableResourceMapping(Model, kw_only=True):
@@ -170,6 +194,7 @@ class BasicDevice(Model, kw_only=True):
     capacity: dict[str, DeviceCapacity] = msgspec.field(default_factory=dict)
     consumes_counters: list[DeviceCounterConsumption] = msgspec.field(default_factory=list)
     node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = msgspec.field(default_factory=dict)
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = msgspec.field(default_factory=dict)
     node_name: str | None = None
     node_selector: core_v1.NodeSelector | None = None
     taints: list[DeviceTaint] = msgspec.field(default_factory=list)
@@ -216,6 +241,13 @@ class DeviceConstraint(Model, kw_only=True):
     requests: list[str] = msgspec.field(default_factory=list)
 
 
+class DeviceDerivedAttribute(Model, kw_only=True):
+    """``DeviceDerivedAttribute``."""
+
+    expression: str | None = None
+    name: str | None = None
+
+
 class DeviceSelector(Model, kw_only=True):
     """``DeviceSelector``."""
 
@@ -228,6 +260,7 @@ class DeviceSubRequest(Model, kw_only=True):
     allocation_mode: str | None = None
     capacity: CapacityRequirements | None = None
     count: int | None = None
+    derived_attributes: list[DeviceDerivedAttribute] = msgspec.field(default_factory=list)
     device_class_name: str = ''
     name: str = ''
     selectors: list[DeviceSelector] = msgspec.field(default_factory=list)
@@ -241,6 +274,7 @@ class DeviceRequest(Model, kw_only=True):
     allocation_mode: str | None = None
     capacity: CapacityRequirements | None = None
     count: int | None = None
+    derived_attributes: list[DeviceDerivedAttribute] = msgspec.field(default_factory=list)
     device_class_name: str = ''
     first_available: list[DeviceSubRequest] = msgspec.field(default_factory=list)
     name: str = ''
@@ -342,9 +376,11 @@ class ResourceSliceSpec(Model, kw_only=True):
     driver: str = ''
     node_name: str | None = None
     node_selector: core_v1.NodeSelector | None = None
+    partition_type_attribute: str | None = None
     per_device_node_selection: bool | None = None
     pool: ResourcePool = msgspec.field(default_factory=ResourcePool)
     shared_counters: list[CounterSet] = msgspec.field(default_factory=list)
+    skip_node_operations: list[str] = msgspec.field(default_factory=list)
 
 
 class ResourceSlice(TypedObject, dict=True, kw_only=True):

@@ -44,7 +44,7 @@ class PodGroupSchedulingConstraints(Model, kw_only=True):
 class PodGroupSchedulingPolicy(Model, kw_only=True):
     """``PodGroupSchedulingPolicy``."""
 
-    basic: dict[str, Any] = msgspec.field(default_factory=dict)
+    basic: dict[str, Any] | None = None
     gang: GangSchedulingPolicy | None = None
 
 

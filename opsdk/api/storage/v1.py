@@ -71,6 +71,30 @@ class CSINodeSpec(Model, kw_only=True):
     drivers: list[CSINodeDriver] = msgspec.field(default_factory=list)
 
 
+class StorageHealthCondition(Model, kw_only=True):
+    """``StorageHealthCondition``."""
+
+    access_mode: str | None = None
+    last_transition_time: Time | None = None
+    message: str | None = None
+    reason: str = ''
+    status: str = ''
+    volume_mode: str | None = None
+
+
+class StorageHealth(Model, kw_only=True):
+    """``StorageHealth``."""
+
+    health_conditions: list[StorageHealthCondition] = msgspec.field(default_factory=list)
+    name: str = ''
+
+
+class CSINodeStatus(Model, kw_only=True):
+    """``CSINodeStatus``."""
+
+    storage_health: list[StorageHealth] = msgspec.field(default_factory=list)
+
+
 class CSINode(TypedObject, dict=True, kw_only=True):
     """``CSINode`` of ``storage.k8s.io/v1``."""
 
@@ -78,6 +102,7 @@ class CSINode(TypedObject, dict=True, kw_only=True):
     namespaced: ClassVar[bool] = False
 
     spec: CSINodeSpec = msgspec.field(default_factory=CSINodeSpec)
+    status: CSINodeStatus = msgspec.field(default_factory=CSINodeStatus)
 
 
 class CSIStorageCapacity(TypedObject, dict=True, kw_only=True):

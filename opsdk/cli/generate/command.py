@@ -19,6 +19,7 @@ from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.sources import read_definitions, remote_of
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.cli.output import Output, OutputFormat, print_result
+from opsdk.cli.target import OldestOption
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.structured_merge.value import JsonObject
@@ -32,9 +33,7 @@ def crd(
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write one file for each CRD; default: print YAML")
     ] = None,
-    oldest: Annotated[
-        str, typer.Option("--for", metavar="VERSION", help="the oldest Kubernetes that must accept them, such as 1.31")
-    ] = "",
+    oldest: OldestOption = "",
     force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -63,8 +64,17 @@ def _check_version(name: str, version: JsonObject) -> None:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
 
 
-def check_accepted(definitions: Sequence[JsonObject], version: str) -> None:
+_POLICIES_SINCE: Final = {"ValidatingAdmissionPolicy": 30, "MutatingAdmissionPolicy": 36}
+"""The first minor versions that serve these kinds in ``v1``."""
+
+
+def check_accepted(definitions: Sequence[JsonObject], version: str, policies: Sequence[JsonObject] = ()) -> None:
     """Check that servers of a version of Kubernetes accept definitions, which are valid for this one.
+
+    Args:
+        definitions: CustomResourceDefinitions.
+        version: the oldest version that must accept them.
+        policies: admission policies and bindings, whose kinds it must serve. Their expressions are not checked.
 
     Raises:
         UsageError: they do not, with a sentence for each part; or it is not a version.
@@ -74,6 +84,11 @@ def check_accepted(definitions: Sequence[JsonObject], version: str) -> None:
         f"  {definition['metadata']['name']}: {part}"
         for definition in definitions
         for part in unsupported_parts(definition, minor)
+    ]
+    parts += [
+        f"  {policy['metadata']['name']}: servers know the kind {policy['kind']} since Kubernetes 1.{since}"
+        for policy in policies
+        if (since := _POLICIES_SINCE.get(policy["kind"], 0)) > minor
     ]
     if parts:
         raise UsageError(f"Kubernetes 1.{minor} does not accept:\n" + "\n".join(parts))

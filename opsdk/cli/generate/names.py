@@ -35,6 +35,15 @@ def pascal(*names: str) -> str:
     return "".join(n[:1].upper() + n[1:] for name in names for n in re.split(r"\W+", name) if n)
 
 
+def stability_of(version: str) -> str:
+    """Return the stability level of an API version, or of a name that has one: ``alpha``, ``beta`` or ``stable``.
+
+    >>> [stability_of(name) for name in ("v1beta2", "v2", "io.k8s.api.resource.v1alpha3.DeviceTaint")]
+    ['beta', 'stable', 'alpha']
+    """
+    return next((level for level in ("alpha", "beta") if level in version), "stable")
+
+
 def module_of(schema: str) -> tuple[str, str, str]:
     """Return package, module and class for the name of a component schema.
 

@@ -1,4 +1,4 @@
-"""Where ``opsdk generate models --crd`` reads definitions: files, folders, URLs, and archives of releases."""
+"""Reads CustomResourceDefinitions for commands: from files, folders, URLs, and archives of releases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import tarfile
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -99,6 +99,11 @@ def read_definitions(source: str) -> list[JsonObject]:
     if not definitions:
         raise UsageError(f"{source} has no CustomResourceDefinition that a server takes")
     return [definition for _, definition in definitions.values()]
+
+
+def read_all_definitions(sources: Iterable[str]) -> list[JsonObject]:
+    """Return the definitions of several sources, each as `read_definitions` reads it."""
+    return [definition for source in sources for definition in read_definitions(source)]
 
 
 def _add(definitions: dict[str, tuple[str, JsonObject]], file: str, definition: JsonObject) -> None:

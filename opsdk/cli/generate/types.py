@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsdk.cli.generate.names import camel, module_of, pascal, snake
+from opsdk.cli.generate.names import camel, module_of, pascal, snake, stability_of
 
 Schema = Mapping[str, Any]
 
@@ -165,10 +165,10 @@ class TypeGenerator:
 
     def _stability(self, version: str) -> str:
         """Return what the docstring of a built-in kind says about an alpha or beta version."""
-        word = next((word for word in ("alpha", "beta") if word in version), "")
-        if not word or self._built_in is not None:
+        level = stability_of(version)
+        if level == "stable" or self._built_in is not None:
             return ""
-        return f" {word.capitalize()}: API servers do not serve it by default."
+        return f" {level.capitalize()}: API servers do not serve it by default."
 
     def _class(self, module: Module, cls: str, schema: Schema) -> str:
         module.use("opsdk.apimachinery.model", "Model")
@@ -193,7 +193,8 @@ class TypeGenerator:
         wire = path[1]
         hint = self._type(module, part, path)
         renamed = f"name={wire!r}" if camel(name) != wire else ""
-        default = _default(hint, part, required=required and self._built_in is not None)
+        needed = required and self._built_in is not None
+        default = "None" if self._is_marker(part) and not needed else _default(hint, part, required=needed)
         if default == "None":
             hint = f"{hint} | None" if hint != "Any" else hint
         text = f"    {name}: {hint}"
@@ -205,6 +206,11 @@ class TypeGenerator:
             return f"{text} = {default}" if default and not renamed else self._renamed_field(module, text, renamed)
         module.imports.setdefault("msgspec", set())
         return f"{text} = msgspec.field({', '.join(a for a in (arguments, renamed) if a)})"
+
+    def _is_marker(self, part: Schema) -> bool:
+        """Whether a part has a type without fields, which says something by its presence: ``basic: {}``."""
+        schema = self._schemas.get(_reference(part), {})
+        return schema.get("type") == "object" and not schema.keys() & {"properties", "additionalProperties"}
 
     def _renamed_field(self, module: Module, text: str, renamed: str) -> str:
         if not renamed:

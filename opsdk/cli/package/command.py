@@ -18,6 +18,7 @@ from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.inputs import package_inputs
 from opsdk.cli.package.tree import config_files
+from opsdk.cli.target import OldestOption
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -28,14 +29,22 @@ def manifests(
         "config"
     ),
     force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
+    oldest: OldestOption = "",
     check: Annotated[bool, typer.Option("--check", help="write nothing; exit with status 1 if a file differs")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Write CRDs, RBAC, Deployment, Services, policies and webhooks of the project's operator.
 
+    With --for, exits with status 1 and writes nothing if a server of that version would not accept a part of the CRDs,
+    or lacks the kind of a policy.
+
     opsdk generate manifests && kubectl apply -k config
     """
     parts = package_inputs()
+    if oldest:
+        from opsdk.cli.generate.definitions import check_accepted  # noqa: PLC0415 - brings the checks of the API server
+
+        check_accepted(parts.definitions, oldest, parts.policies)
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations, parts.policies)
     command = "opsdk generate manifests"
     if check:

@@ -88,7 +88,7 @@ def verify(
     chosen = OperatorInputs(
         operator=operator, doubles=doubles, allowed_hosts=allow_host or (), checks=check or (), exhaustive=exhaustive,
         examples=[each.tree for each in read_files(example or ())], operations=operations or OPERATIONS, seed=seed,
-        ignored=ignore or (), definitions=[str(each) for each in crds or ()], kubernetes=kubernetes,
+        ignored=ignore or (), definitions=crds or (), kubernetes=kubernetes,
     )  # fmt: skip
     attack = explore_workloads if exhaustive else partial(_attack, foreign_changes=foreign_changes)
     with outputs.with_errors(chosen.reference):

@@ -11,24 +11,21 @@ from typing import Any, Final
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.fresh_modules import imported_modules, renew_imports
+from opsdk.cli.generate.sources import read_all_definitions
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
 from opsdk.cli.project import find_project
-from opsdk.cli.validate.documents import read_files
 from opsdk.engine.doubles import Doubles, DoublesFactory, factory_of
 from opsdk.engine.environments import defined_environment
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.world.masks import parse_ignored
-from opsdk.errors import UsageError
-from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import parse_check
 from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.transition import Transition
 
-__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator", "read_definitions"]
+__all__ = ["OPERATIONS", "AttackLimits", "OperatorInputs", "fresh_operator"]
 
-_DEFINITION: Final = "CustomResourceDefinition"
 OPERATIONS: Final = 60
 """Operations on each kind."""
 
@@ -47,7 +44,7 @@ class OperatorInputs:
         examples: custom resources to begin with, and objects that they name.
         operations: on each kind.
         seed: chooses the order of the fields.
-        definitions: files and folders with the definitions of kinds that have no class.
+        definitions: sources of the definitions of kinds that have no class, as `read_definitions` reads them.
         kubernetes: the version of the local API server; None for the default.
     """
 
@@ -85,7 +82,7 @@ class OperatorInputs:
             allowed_hosts=self.allowed_hosts,
             checks=[parse_check(text) for text in self.checks],
             ignored=self._all_ignored(),
-            definitions=read_definitions([Path(each) for each in self.definitions]),
+            definitions=read_all_definitions(self.definitions),
         )
 
     def options(self) -> dict[str, Any]:
@@ -135,19 +132,6 @@ class AttackLimits:
     def all_processes(self) -> int:
         """The number of processes; by default one on each processor."""
         return self.processes or os.cpu_count() or 1
-
-
-def read_definitions(paths: Sequence[Path]) -> list[JsonObject]:
-    """Return the definitions in files and folders. Raises `UsageError`."""
-    definitions = [each.tree for each in read_files(paths) if each.tree["kind"] == _DEFINITION]
-    if paths and not definitions:
-        raise UsageError(f"--crds {paths[0]} has no {_DEFINITION}")
-    for each in definitions:
-        kind, versions = (get_path(each, path, None) for path in (("spec", "names", "kind"), ("spec", "versions")))
-        if not isinstance(kind, str) or not isinstance(versions, list):
-            name = get_path(each, ("metadata", "name"), "without a name")
-            raise UsageError(f"the {_DEFINITION} {name} lacks spec.names.kind or spec.versions: add them")
-    return definitions
 
 
 def fresh_operator(reference: str) -> Operator:

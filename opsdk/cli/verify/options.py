@@ -16,8 +16,11 @@ Workloads = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="steps of a user, for a command; default: generated")
 ]
 Definitions = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE|FOLDER", help="definitions of a command's kinds, and of kinds without a class"),
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE",
+        help="definitions of a command's kinds, and of kinds without a class: a file, folder, URL or release on GitHub",
+    ),
 ]
 Examples = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="custom resources to begin with, and to take values from")

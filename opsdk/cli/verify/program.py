@@ -15,10 +15,11 @@ from typing import Final
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.cli.exit_status import ExitStatus
+from opsdk.cli.generate.sources import read_all_definitions
 from opsdk.cli.output import show_progress
 from opsdk.cli.validate.documents import read_files
 from opsdk.cli.verify.files import ReportedBug, ReportOutputs, VerifyResult
-from opsdk.cli.verify.inputs import AttackLimits, read_definitions
+from opsdk.cli.verify.inputs import AttackLimits
 from opsdk.engine.environments import defined_environment
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -43,7 +44,7 @@ class CommandInputs:
     Attributes:
         words: the command.
         workloads: files with steps; without any, they are generated from the definitions.
-        definitions: files and folders with CustomResourceDefinitions.
+        definitions: sources of CustomResourceDefinitions, as `read_definitions` reads them.
         examples: custom resources to begin generated workloads with.
         checks: as ``KIND:EXPRESSION``.
         operations: number of generated operations on each kind.
@@ -53,7 +54,7 @@ class CommandInputs:
 
     words: Sequence[str]
     workloads: Sequence[Path]
-    definitions: Sequence[Path]
+    definitions: Sequence[str]
     examples: Sequence[Path]
     checks: Sequence[str]
     operations: int
@@ -140,7 +141,7 @@ async def _until_sigterm(verification: ForeignVerification) -> ForeignSummary:
 def _verification(inputs: CommandInputs, timing: Timing, limits: AttackLimits) -> ForeignVerification:
     # A restart into the past needs old revisions. A program in another process takes no virtual time.
     make = defined_environment(kubernetes=inputs.kubernetes, compaction_interval=0, hot_loop_limit=0)
-    definitions = read_definitions(inputs.definitions)
+    definitions = read_all_definitions(inputs.definitions)
     workloads, left_out = inputs.read_workloads(definitions)
 
     subject = ForeignSubject(

@@ -22,7 +22,6 @@ _SPECIAL: dict[str, Any] = {
     "JSONSchemaPropsOrArray": {"type": "string"},
     "JSONSchemaPropsOrStringArray": ["a"],
 }
-_RECURSIVE = "JSONSchemaProps"
 _WRITE_ONLY = frozenset({"stringData"})
 _HELD_BY_SERVER = frozenset({"apiVersion", "kind", "metadata"})
 NOTHING: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -39,7 +38,7 @@ class WholeObjects:
     """Makes objects of a version of Kubernetes.
 
     Args:
-        version: the version.
+        schemas: of the types by name, or the version that has them.
         without: fields to leave out, by type.
         in_json: set the type of inner objects, which only JSON has.
 
@@ -47,8 +46,14 @@ class WholeObjects:
         fields: how many different fields of types were set so far.
     """
 
-    def __init__(self, version: str, *, without: Mapping[str, Collection[str]] = NOTHING, in_json: bool = True) -> None:
-        self._types = types(version)
+    def __init__(
+        self,
+        schemas: Mapping[str, JsonObject] | str,
+        *,
+        without: Mapping[str, Collection[str]] = NOTHING,
+        in_json: bool = True,
+    ) -> None:
+        self._types = types(schemas) if isinstance(schemas, str) else schemas
         self._left_out = without
         self._in_json = in_json
         self.fields: set[tuple[str, str]] = set()
@@ -64,12 +69,12 @@ class WholeObjects:
             return _SPECIAL[short]
         left_out = {*self._left_out.get(name, ()), *(_WRITE_ONLY if short == "Secret" else ())}
         tree: JsonObject = {}
-        whole = self._types.schema(name) or {}
+        whole = self._types.get(name) or {}
         inner_type = self._type_of(whole) if above else {}
         tree |= inner_type if self._in_json else {}
         left_out |= inner_type.keys()
         for key, schema in whole.get("properties", {}).items():
-            if key in left_out or (name in above and short == _RECURSIVE and _refers(schema)):
+            if key in left_out or (name in above and short in str(schema)):  # one level of a recursive type
                 continue
             if name in above and name != above[-1]:
                 continue
@@ -106,10 +111,6 @@ class WholeObjects:
                 return _text(schema.get("format", ""))
             case _:
                 return {"a": 1}
-
-
-def _refers(schema: JsonObject) -> bool:
-    return _RECURSIVE in str(schema)
 
 
 def _text(form: str) -> str:

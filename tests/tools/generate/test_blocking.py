@@ -22,6 +22,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import overload
 
+left: list[int] = []
+
 class Numbers:
     limit: int = 7
 
@@ -43,8 +45,11 @@ class Numbers:
             raise ValueError(number)
 
     async def count(self, *, end: int) -> AsyncIterator[int]:
-        for number in range(end):
-            yield number
+        try:
+            for number in range(end):
+                yield number
+        finally:
+            left.append(number)
 
     @asynccontextmanager
     async def _counting(self) -> AsyncIterator[AsyncIterator[int]]:
@@ -89,6 +94,10 @@ async def test_each_form_of_a_method_works_in_a_thread(tmp_path: Path, monkeypat
             numbers.check(4)
         with numbers.counting() as counted:
             inner = list(counted)
+        for number in numbers.count(end=9):
+            if number == 4:
+                break
+        assert source.left == [1, 4], "leaving the loop closes the iterator before the next statement"
         return [
             numbers.limit,
             numbers.double("a"),

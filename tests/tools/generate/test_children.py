@@ -54,7 +54,7 @@ def test_the_table_has_what_decides_about_an_apply() -> None:
     """Kinds that can be applied, their types without statuses, merging, defaults and marks; nothing else."""
     merging = '"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"]'
     parts = '{"type":"array","items":{"$ref":"demo.v1.Part"},' + merging + "}"
-    assert render_children(SCHEMAS, ROWS, FIELDS).splitlines() == [
+    assert render_children(SCHEMAS, ROWS, [FIELDS]).splitlines() == [
         "kind demo/v1/Thing demo.v1.Thing namespaced status",
         'type demo.v1.Part {"name":{"type":"string","default":"","x-go":"="},"status":{"type":"string","x-go":"*"}}',
         'type demo.v1.Thing {"parts":' + parts + ',"status":{"type":"object","x-go":"="}}',
@@ -68,4 +68,4 @@ def test_short_names_are_unique() -> None:
     schemas[_THING] = {**SCHEMAS[_THING], "properties": {"a": {"$ref": _REF + _PART}, "b": {"$ref": _REF + twin}}}
     assert short_name(_PART) == short_name(twin)
     with pytest.raises(ValueError, match="same short name"):
-        render_children(schemas, ROWS, FIELDS)
+        render_children(schemas, ROWS, [FIELDS])

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from tools.generate.extract.published import read_unstable
-from tools.generate.facts import FOLDER, UNSTABLE, parse_facts, read_facts
+from tools.generate.facts import parse_facts, read_facts
 from tools.generate.typed_kinds import TypedKinds
-from tools.generate.unstable import UnstableKinds, parse_unstable, render_unstable, unstable_rows, with_unstable
+from tools.generate.unstable import (
+    UnstableKinds,
+    parse_unstable,
+    render_unstable,
+    unstable_difference,
+    unstable_rows,
+    with_unstable,
+)
+from tools.generate.versions import read_overlays
 
 REPOSITORY = Path(__file__).parents[3]
 NAMES = ("v1.Thing", "v1.Shared", "v1beta1.Thing", "v1beta1.Spec")
@@ -67,6 +75,14 @@ def test_only_unstable_kinds_are_read(checkout: Path) -> None:
     assert parse_unstable(render_unstable(kinds)) == kinds
 
 
+def test_another_version_has_what_is_new_or_differs() -> None:
+    """Rows and schemas that the default version has too are left out."""
+    rows = tuple({**kind_of(version), "resource": "things", "namespaced": True} for version in ("v1beta1", "v1beta2"))
+    base = UnstableKinds(rows[:1], {"a": {}, "b": {}})
+    other = UnstableKinds(rows, {"a": {}, "b": {"properties": {}}, "c": {}})
+    assert unstable_difference(base, other) == UnstableKinds(rows[1:], {"b": {"properties": {}}, "c": {}})
+
+
 def test_a_collection_without_a_namespace_is_of_the_cluster() -> None:
     """The path of the collection says it; subresources and single objects are no kinds."""
     methods = {"post": {"x-kubernetes-group-version-kind": kind_of("v1alpha1")}}
@@ -75,18 +91,21 @@ def test_a_collection_without_a_namespace_is_of_the_cluster() -> None:
 
 
 def test_known_types_stay() -> None:
-    """The type of the API server's own document wins."""
+    """The type of the API server's own document wins, and gets the fields that it lacks."""
     typed = TypedKinds({"a": {"type": "object"}}, [{"kind": "A"}])
     both = with_unstable(typed, UnstableKinds(({"kind": "B"},), {"a": {}, "b": {}}))
     assert both.schemas == {"a": {"type": "object"}, "b": {}}
+    grown = with_unstable(both, UnstableKinds((), {"b": {"properties": {"c": {}}}}))
+    assert grown.schemas["b"] == {"properties": {"c": {}}}
     assert [row["kind"] for row in both.rows] == ["A", "B"]
 
 
-def test_the_source_has_no_stable_kind() -> None:
-    """All 27 kinds are alpha or beta, and have a schema."""
-    unstable = parse_facts(read_facts(REPOSITORY)).unstable
-    assert (REPOSITORY / FOLDER / UNSTABLE).is_file()
-    assert len(unstable.rows) == 27
+@pytest.mark.parametrize(("version", "count"), [("1.35", 1), ("1.36", 27), ("1.37", 7)])
+def test_a_source_has_no_stable_kind(version: str, count: int) -> None:
+    """All kinds are alpha or beta, and have a schema. Other versions than the default have what is new in them."""
+    kinds = {each.minor: each.unstable for each in read_overlays(REPOSITORY)}
+    unstable = kinds.get(version) or parse_facts(read_facts(REPOSITORY)).unstable
+    assert len(unstable.rows) == count
     assert all("alpha" in row["version"] or "beta" in row["version"] for row in unstable.rows)
     with_schema = {
         (kind["group"], kind["version"], kind["kind"])

@@ -20,6 +20,7 @@ from tools.generate.openapi import read_openapi
 from tools.generate.outputs import outputs_of_version, tables
 from tools.generate.overlay import Overlay, applied, difference_of, discovery_difference, documents, gates_of_new_fields
 from tools.generate.typed_kinds import TypedKinds, with_new_kinds
+from tools.generate.unstable import UnstableKinds
 from tools.generate.versions import extract_version, inputs_of, parse_overlay, read_overlays
 
 REPOSITORY = Path(__file__).parents[3]
@@ -100,7 +101,10 @@ def checkout(tmp_path: Path) -> Path:
     (things / "types.go").write_text(TYPES.replace("package v1\n", f"package v1\n\n{IMPORTS}"))
     (things / "generated.proto").write_text(PROTO)
     (other / "types.go").write_text('package v1\n\ntype Text string\n\nconst Odd Text = "odd"\n')
-    (tmp_path / "api/openapi-spec/swagger.json").write_text(json.dumps({"definitions": DEFINITIONS}))
+    beta = {"post": {"x-kubernetes-group-version-kind": {"group": "things", "version": "v1beta1", "kind": "Thing"}}}
+    swagger = {"definitions": DEFINITIONS, "paths": {"/apis/things/v1beta1/things": beta}}
+    (tmp_path / "api/openapi-spec/swagger.json").write_text(json.dumps(swagger))
+    (staging / "api/things/v1beta1").mkdir()
     return tmp_path
 
 
@@ -175,9 +179,9 @@ def test_an_equal_version_changes_nothing() -> None:
     groups = openapi.discovery.content["apis"]["items"]
     order = discovery_difference(groups, groups)
     nothing: dict[str, Any] = {"removed": [], "changed": {}}
-    overlay = Overlay("v1.99.0", nothing, nothing, order, {}, (), {})
+    overlay = Overlay("v1.99.0", nothing, nothing, order, {}, (), {}, UnstableKinds((), {}))
     assert documents(openapi, overlay).discovery.content["apis"]["items"] == groups
-    texts = outputs_of_version(tables(openapi, facts), openapi, facts, overlay)
+    texts = outputs_of_version(tables(openapi, facts), tables(*inputs_of(openapi, facts, overlay)), overlay)
     empty = {path for path, text in texts.items() if not without_header(text).strip()}
     assert empty == set(texts) - {"envtest/data/v1.99/resources.txt"}
 
@@ -190,7 +194,10 @@ def test_sources_that_are_not_whole(tmp_path: Path) -> None:
 
 
 def test_a_version_of_a_checkout(checkout: Path) -> None:
-    """The stable kinds of a checkout become a version; what the default one has besides is removed."""
+    """The stable kinds of a checkout become a version; what the default one has besides is removed.
+
+    Its alpha and beta kinds that the default version lacks are kept for classes.
+    """
     openapi, facts = read_openapi(REPOSITORY / FOLDER / "openapi"), parse_facts(read_facts(REPOSITORY))
     thing = {
         "resource": "things",
@@ -214,14 +221,21 @@ def test_a_version_of_a_checkout(checkout: Path) -> None:
     [group] = whole.discovery.content["apis"]["items"]
     assert [each["version"] for each in group["versions"]] == ["v1"]
     assert overlay.minor == "1.99"
+    [row] = overlay.unstable.rows
+    assert (row["version"], row["resource"]) == ("v1beta1", "things")
+    assert list(overlay.unstable.schemas) == ["io.k8s.api.things.v1beta1.Thing"]
 
 
 def test_typed_kinds_are_those_of_all_versions() -> None:
-    """The kinds that only a newer version has are typed with what they reach; types of the default one stay."""
+    """The kinds that only one version has are typed with what they reach; types of several have the fields of all."""
     reference = {"$ref": "#/components/schemas/a.New"}
-    old = {"properties": {"a": {}}}
+    old = {"required": ["a"], "properties": {"a": {"type": "string"}}}
+    grown = {"properties": {"a": {"type": "integer"}, "b": reference}}
     kind = {"x-kubernetes-group-version-kind": [{"group": "g", "version": "v1", "kind": "Thing"}]}
-    other = {"a.Old": {"properties": {}}, "a.Thing": {**kind, "properties": {"b": reference}}, "a.New": {}, "a.Far": {}}
+    other = {"a.Old": grown, "a.Thing": {**kind, "properties": {"b": reference}}, "a.New": {}, "a.Far": {}}
     row = {"group": "g", "version": "v1", "resource": "things", "kind": "Thing"}
     typed = with_new_kinds(TypedKinds({"a.Old": old}, []), TypedKinds(other, [row]))
-    assert typed == TypedKinds({"a.New": {}, "a.Old": old, "a.Thing": other["a.Thing"]}, [row])
+    both = {"required": ["a"], "properties": {"a": {"type": "string"}, "b": reference}}
+    assert typed == TypedKinds({"a.New": {}, "a.Old": both, "a.Thing": other["a.Thing"]}, [row])
+    status = {**row, "subresource": "status"}
+    assert with_new_kinds(typed, TypedKinds(other, [row, status])).rows == [row, status]
