@@ -103,9 +103,7 @@ the operator declares. An empty cell was not measured. Two reports with one caus
 - *declaration*: what `opsdk verify` with its defaults reports of the broken operator and not of its twin: with all
   generated workloads, oracles and disturbances. What it reports of the twin is a false alarm.
 - *guided*: the disturbance that found the bug; "none" if the run without one did.
-- *oracle*: what the finding compares. "check" is the check that the author of the operator writes, "rest" is the state
-  at rest, "counts" are creations and deletions.
-- *random*: the number of the first seed that found the bug, or a dash and the number of seeds.
+- *random*: what a random seed found.
 - *generated*: what generated custom resources found, without disturbances.
 - *exhaustive*: what `opsdk verify --exhaustive` finds within small bounds ({bounds}).
   Each search has {limit:g} seconds on two processors. "not found" means that no schedule within the bounds is left.
@@ -143,7 +141,6 @@ bugs are missing: their input is not known, or they need a running container. `t
 
 Acto's own table: 9,119 operations in about 1,920 machine hours, 56 bugs.
 """
-_ORACLES: Final = {"converged": "check", "state at rest": "rest", "creations and deletions": "counts"}
 
 
 def render(results: Mapping[str, CaseResult], scale: Mapping[str, ScaleResult]) -> str:
@@ -288,22 +285,7 @@ def _count(found: Sequence[bool], part: Sequence[CorpusCase]) -> str:
 
 def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> str:
     """Return a row for each bug."""
-    rows = [
-        [
-            "bug",
-            "pattern",
-            "cause",
-            "declaration",
-            "guided",
-            "oracle",
-            "runs",
-            "seconds",
-            "random",
-            "generated",
-            "exhaustive",
-            "twin",
-        ]
-    ]
+    rows = [["bug", "cause", "declaration", "guided", "generated", "exhaustive"]]
     first = {case.operator: case.name for case in distinct(cases)}
     for case in cases:
         result = results.get(case.name, CaseResult(name=case.name))
@@ -312,25 +294,13 @@ def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) 
             guided = f"`{result.disturbance.kind.value}`" if result.disturbance else "none"
         rows.append([
             f"[{case.name}]({case.report})",
-            case.pattern,
             case.cause if first[case.operator] == case.name else f"{case.cause} As {first[case.operator]}.",
             str(_declared(case, results) or ""),
             guided,
-            _ORACLES.get(result.oracle, result.oracle),
-            str(result.runs or ""),
-            f"{result.seconds:.1f}" if result.runs else "",
-            _random_text(result),
             result.generated_text,
             str(result.exhaustive or ""),
-            f"{result.twin_runs} runs, {result.alarms} alarms",
         ])  # fmt: skip
     return _markdown(rows)
-
-
-def _random_text(result: CaseResult) -> str:
-    if not result.random_seeds:
-        return ""
-    return f"seed {result.random}" if result.random else f"- ({result.random_seeds})"
 
 
 def _markdown(rows: Iterable[Sequence[str]]) -> str:
