@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
 from opsdk.errors import UsageError
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = [
     "DEFAULT_FAULTS",
@@ -117,3 +117,7 @@ class Step:
         if not isinstance(value, dict) or not {"time", "name"} <= set(value) <= known_fields:
             raise UsageError(f"{value!r} is not a step: it needs time and name, and may have replica, seconds, seed")
         return cls(**value)
+
+    def to_json(self) -> JsonObject:
+        """Return the step as a JSON object."""
+        return asdict(self)
