@@ -17,10 +17,10 @@ _IMPORTED = (
     "GroupVersionKind", "HubSpokeConverter", "Model", "Object", "ObjectMeta", "Operator", "Sequence", "Spoke",
 )  # fmt: skip
 _LOCAL = (
-    "add_to", "applies", "asdict", "assert_condition", "assert_rules", "check_readiness", "check_round_trip", "child",
-    "ctx", "deep_copy", "envtest", "eventually", "field", "from_hub", "invalid_field", "is_ready", "meta", "new",
-    "observed", "observed_rules", "old", "operator", "opsdk", "patch", "patches_status", "pytest", "reconcile",
-    "running", "set_defaults", "spec", "to_hub", "validate", "validate_update", "webhooks",
+    "add_to", "applies", "asdict", "assert_condition", "assert_rules", "cause", "check_readiness", "check_round_trip",
+    "child", "ctx", "deep_copy", "envtest", "eventually", "field", "from_hub", "invalid_field", "is_ready", "meta",
+    "name", "new", "observed", "observed_rules", "old", "operator", "opsdk", "patch", "patches_status", "pytest",
+    "reconcile", "running", "set_defaults", "spec", "to_hub", "validate", "validate_update", "webhooks",
 )  # fmt: skip
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
