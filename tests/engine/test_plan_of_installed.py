@@ -50,7 +50,8 @@ def fresh_operator(state: ClusterSnapshot | None = None) -> Operator:
     package = current_project().package
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
-    return load_operator("") if state is None else OperatorChoice(reference="").on_doubles(state)
+    operator = load_operator("")
+    return operator if state is None else OperatorChoice(reference="").on_doubles(state)
 
 
 async def installed(parts: PackageInputs, samples: Sequence[JsonObject], way: str, operator: str) -> ClusterSnapshot:
