@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import selectors
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -175,7 +176,7 @@ class VirtualLoop(RepeatableLoop):
     def __init__(self, seed: int = 0, *, epoch: datetime = VIRTUAL_EPOCH, order: int | None = None) -> None:
         self._epoch = epoch
         self._wall = (0.0, epoch)
-        self.random = seeded(seed)
+        self.random: random.Random = seeded(seed)
         self._jumping = self._make_selector()
         super().__init__(self._jumping)
         self._shuffled = None if order is None else _ShuffledHandles(order)
