@@ -9,6 +9,7 @@ from msgspec import Meta, field
 from opsdk import Context, Model, Object
 from opsdk.api.core import v1 as core
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.recipes import is_controlled_by
 from tests.corpus.acto.kit import (
     Status,
     acto_case,
@@ -56,7 +57,10 @@ class ClassifiedVolumes(Object[ClassifiedVolumesSpec, Status]):
 
 @reconciled(ClassifiedVolumes, owns=[core.PersistentVolumeClaim])
 async def choose_the_class(cluster: ClassifiedVolumes, ctx: Context, *, repaired: bool) -> None:
-    """It ignores a new storage class, because the class of a claim cannot change."""
+    """It ignores a new storage class, because the class of a claim cannot change.
+
+    The twin deleted the claims of other clusters in the namespace, and `verify` was right to report it.
+    """
     desired = core.PersistentVolumeClaim(
         metadata=meta(cluster, cluster.spec.volume_class if repaired else "data"),
         spec=core.PersistentVolumeClaimSpec(
@@ -66,7 +70,7 @@ async def choose_the_class(cluster: ClassifiedVolumes, ctx: Context, *, repaired
         ),
     )
     for claim in await ctx.client.list(core.PersistentVolumeClaim, namespace=cluster.metadata.namespace):
-        if repaired and claim.metadata.name != desired.metadata.name:
+        if repaired and is_controlled_by(cluster, claim) and claim.metadata.name != desired.metadata.name:
             await ctx.client.delete(claim, missing_ok=True)
     if await live(ctx, desired) is None:
         await ctx.apply(desired)
