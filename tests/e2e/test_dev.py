@@ -43,10 +43,10 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
             until(lambda: "started in" in log.read_text(), log)
             subprocess.run(["kubectl", "apply", "-f", "-"], input=WIDGET, env=environment, text=True, check=True)
             until(lambda: text() == "hi", log)
-            empty = WIDGET.replace("name: a", "name: b").replace("hi", '""')
+            long = WIDGET.replace("name: a", f"name: {'b' * 41}")
             command = ["kubectl", "apply", "-f", "-"]
-            denied = subprocess.run(command, input=empty, env=environment, capture_output=True, text=True, check=False)
-            assert "spec.text: Invalid value" in denied.stderr, denied.stderr
+            denied = subprocess.run(command, input=long, env=environment, capture_output=True, text=True, check=False)
+            assert "metadata.name: Invalid value" in denied.stderr, denied.stderr
             # The generated manifests are applied over what dev installed, and its webhooks are still called.
             subprocess.run([*OPSDK, "generate", "all"], cwd=project, check=True)
             for options in ([], ["--server-side"]):
@@ -60,9 +60,9 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
                 )
                 assert applied.returncode == 0, applied.stderr
                 denied = subprocess.run(
-                    command, input=empty, env=environment, capture_output=True, text=True, check=False
+                    command, input=long, env=environment, capture_output=True, text=True, check=False
                 )
-                assert "spec.text: Invalid value" in denied.stderr, denied.stderr
+                assert "metadata.name: Invalid value" in denied.stderr, denied.stderr
             source = project / "demo/widget.py"
             good = source.read_text().replace("widget.spec.text}", 'widget.spec.text + "!"}')
             source.write_text(good)
