@@ -78,11 +78,13 @@ def judge_ready(obj: Any, ready: Ready) -> Summary:
         assert callable(ready)
         return _by_function(obj, ready)
     tree = _tree_of(obj)
+    if ready is True and not _waits_for_conditions(obj):
+        return tree_summary(tree)
     before = tree_summary_before_rules(tree)
     if before is not None:
         return before
     if ready is True:
-        return _UNSEEN if _waits_for_conditions(obj) else tree_summary(tree)
+        return _UNSEEN
     return _by_expression(tree, ready) if isinstance(ready, str) else _by_function(obj, ready)
 
 
