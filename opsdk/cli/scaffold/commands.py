@@ -160,7 +160,7 @@ def create_webhook(
         "name": project.name,
         "kind": kind,
         "variable": module,
-        "scope": _scope_argument(source),
+        "namespace": _namespace_argument(source),
         "arguments": spec_arguments(source, kind),
     }
     _add(
@@ -193,7 +193,7 @@ def create_policy(
         "package": project.package,
         "kind": kind,
         "variable": module,
-        "scope": _scope_argument(source),
+        "namespace": _namespace_argument(source),
         "arguments": spec_arguments(source, kind),
         "own_imports": "\n".join(sorted(own_imports)),
     }
@@ -218,10 +218,10 @@ def _is_cluster_scoped(source: str) -> bool:
 
 def _meta_arguments(source: str) -> str:
     """Return the arguments of an `ObjectMeta` in a generated test."""
-    return f'name="a"{_scope_argument(source)}'
+    return f'name="a"{_namespace_argument(source)}'
 
 
-def _scope_argument(source: str) -> str:
+def _namespace_argument(source: str) -> str:
     """Return what follows the name in the arguments of an `ObjectMeta`."""
     return "" if _is_cluster_scoped(source) else ', namespace="default"'
 

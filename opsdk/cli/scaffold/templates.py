@@ -329,13 +329,13 @@ from $package.${variable}_webhook import set_defaults, validate
 
 
 def test_a_long_name_is_refused() -> None:
-    meta = ObjectMeta(name="a" * 41$scope)
+    meta = ObjectMeta(name="a" * 41$namespace)
     with pytest.raises(AdmissionDeniedError, match="metadata.name"):
         validate($kind(metadata=meta, spec=${kind}Spec($arguments)), AdmissionContext())
 
 
 def test_the_label_is_a_default() -> None:
-    $variable = $kind(metadata=ObjectMeta(name="a"$scope), spec=${kind}Spec($arguments))
+    $variable = $kind(metadata=ObjectMeta(name="a"$namespace), spec=${kind}Spec($arguments))
     set_defaults($variable, AdmissionContext())
     assert $variable.metadata.labels == {"app.kubernetes.io/managed-by": "$name"}
 ''')
@@ -378,6 +378,6 @@ $own_imports
 async def test_a_long_name_is_refused(k8s_env: Environment, k8s_client: Client) -> None:
     async with running(make_operator(), k8s_env):
         with pytest.raises(InvalidError, match="must have at most 40 characters"):
-            meta = ObjectMeta(name="a" * 41$scope)
+            meta = ObjectMeta(name="a" * 41$namespace)
             await k8s_client.create($kind(metadata=meta, spec=${kind}Spec($arguments)))
 ''')
