@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import logging
-import re
-import sys
-import types
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from documentation import DOCS, PAGES, blocks, name_of
+from documentation import DOCS, PAGES, blocks, name_of, page_module
 
 from opsdk.testing.loop import VirtualLoop
 
@@ -29,19 +23,6 @@ PARAMETERS = [
     pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if name_of(page) in SLOW else [])
     for page in WITH_BLOCKS
 ]
-
-
-@contextlib.contextmanager
-def page_module(page: Path) -> Iterator[types.ModuleType]:
-    """A module for the blocks of a page: msgspec resolves annotations in the module of a class."""
-    module = types.ModuleType(re.sub(r"\W", "_", name_of(page).removesuffix(".md")))
-    level = logging.getLogger().level
-    sys.modules[module.__name__] = module
-    try:
-        yield module
-    finally:
-        del sys.modules[module.__name__]
-        logging.getLogger().setLevel(level)
 
 
 @pytest.mark.parametrize("page", PARAMETERS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import types
 
-from documentation import DOCS, blocks
+from documentation import DOCS, blocks, page_module
 
 import envtest
 from opsdk import Cluster, ObjectMeta
@@ -18,10 +16,9 @@ from opsdk.testing.running import running
 
 async def test_a_new_password_replaces_the_pods() -> None:
     """A label of the Secret is not data."""
-    page = types.ModuleType("secrets_page")
-    sys.modules[page.__name__] = page  # msgspec resolves annotations in the module of a class
-    try:
-        exec(blocks(DOCS / "howto" / "secrets.md")[0].text, page.__dict__)
+    path = DOCS / "howto" / "secrets.md"
+    with page_module(path) as page:
+        exec(blocks(path)[0].text, page.__dict__)
         async with envtest.Environment() as env, Cluster(env.config) as user, running(page.make_operator(), env):
             secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), string_data={"password": "one"})
             secret = await user.uncached.create(secret)
@@ -37,5 +34,3 @@ async def test_a_new_password_replaces_the_pods() -> None:
             assert await generation() == 1
             await user.uncached.patch(secret, merge_patch({"stringData": {"password": "two"}}))
             await env.eventually(generation, lambda current: current == 2)
-    finally:
-        del sys.modules[page.__name__]

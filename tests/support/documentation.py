@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 import shlex
+import sys
+import types
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,6 +53,19 @@ class Command:
 def name_of(page: Path) -> str:
     """Return the path of a page from the root of the repository."""
     return page.relative_to(ROOT).as_posix()
+
+
+@contextlib.contextmanager
+def page_module(page: Path) -> Iterator[types.ModuleType]:
+    """A module for the blocks of a page: msgspec resolves annotations in the module of a class."""
+    module = types.ModuleType(re.sub(r"\W", "_", name_of(page).removesuffix(".md")))
+    level = logging.getLogger().level
+    sys.modules[module.__name__] = module
+    try:
+        yield module
+    finally:
+        del sys.modules[module.__name__]
+        logging.getLogger().setLevel(level)
 
 
 def blocks(page: Path) -> list[Block]:
