@@ -177,7 +177,7 @@ def _headline(results: Mapping[str, CaseResult]) -> str:
         f"At {commits}, `opsdk verify` finds {bugs} of {len(declared)} bugs from the declaration alone, and reports "
         f"{alarms} of {len(twins)} repaired twins. These {len(declared)} of the {len(cases)} pairs were run with the "
         f"defaults. The median of a run is {cost:.0f} CPU seconds. Twins that an earlier run reported, rightly, were "
-        "repaired before: these figures say nothing about operators that nobody has looked at."
+        "repaired before: these figures say nothing about other operators."
     )
     return fill(text, _WIDTH, break_on_hyphens=False)
 
