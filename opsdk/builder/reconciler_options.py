@@ -135,8 +135,7 @@ class ReconcilerDecorator(Generic[T]):
 
 def _unknown_keywords(names: Sequence[str]) -> str:
     """Return what is wrong with keywords of ``reconciler`` that it does not have."""
-    of_options = [name for name in names if name in ControllerOptions.__struct_fields__]
-    if of_options == list(names):
+    if all(name in ControllerOptions.__struct_fields__ for name in names):
         arguments = ", ".join(f"{name}=..." for name in names)
         return f"reconciler() does not take {', '.join(names)}: write options=ControllerOptions({arguments})"
     accepted = ", ".join(ReconcilerOptions.__annotations__)
