@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from enum import Enum
 from functools import lru_cache
@@ -11,6 +12,7 @@ import httptools
 from opsdk.base.limits import LIMITS
 
 _BODYLESS = frozenset({204, 304})
+_FIELD = re.compile(r"([^:]+): ?(.*)\r\n")
 
 
 class ResponseState(Enum):
@@ -27,24 +29,30 @@ _IDLE, _HEAD, _BODY, _DONE = ResponseState.IDLE, ResponseState.HEAD, ResponseSta
 
 
 @lru_cache(maxsize=256)
-def _lower_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
+def _lower_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of headers in lower case. A server sends the same few sets repeatedly."""
-    return tuple([name.decode("latin-1").lower() for name in names])
+    return tuple([name.lower() for name in names])
 
 
-def _headers_of(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return headers by name; the values of repeated ones are joined."""
-    if not pairs:
+def _headers_of(head: str) -> dict[str, str]:
+    """Return the headers of a head by name; the values of repeated ones are joined.
+
+    httptools has checked the head. Its calls for each header cost more than the rest of the parser.
+    """
+    fields = _FIELD.findall(head, head.index("\n") + 1)
+    if len(fields) != head.count("\n") - 1:
+        raise httptools.HttpParserError("a line of the response's head is no header")
+    if not fields:
         return {}
-    names, values = zip(*pairs, strict=True)
+    names, values = zip(*fields, strict=True)
     lower = _lower_names(names)
-    # Decoded at once: no value has a line break.
-    headers = dict(zip(lower, b"\n".join(values).decode("latin-1").split("\n"), strict=True))
+    if ":  " in head or " \r" in head or "\t" in head:
+        values = tuple([value.strip(" \t") for value in values])
+    headers = dict(zip(lower, values, strict=True))
     if len(headers) < len(lower):
         headers = {}
         for name, value in zip(lower, values, strict=True):
-            text = value.decode("latin-1")
-            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
@@ -63,12 +71,13 @@ class ResponseParser:
         self.reusable = True  # until an error
         self._fed_without_body = 0
         self._interim = 0
-        self._pairs: list[tuple[bytes, bytes]] = []
+        self._head: bytes | bytearray = b""
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
         self._method, self.state, self.reusable = method, _HEAD, False
         self._fed_without_body = self._interim = 0
+        self._head = b""
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
@@ -77,9 +86,19 @@ class ResponseParser:
             raise httptools.HttpParserError("the server sent bytes without a request")
         # Heads, interim ones too, and trailers: what httptools has of a header is kept until the header is complete.
         self._fed_without_body += len(data)
+        if self.state is _HEAD:
+            self._keep_head(data)
         self._parser.feed_data(data)
         if self._fed_without_body > LIMITS.response_head_bytes:
             raise httptools.HttpParserError(f"more than {LIMITS.response_head_bytes} bytes of headers")
+
+    def _keep_head(self, data: bytes) -> None:
+        if not self._head:
+            self._head = data  # usually all of it, so it is not copied
+            return
+        if not isinstance(self._head, bytearray):
+            self._head = bytearray(self._head)
+        self._head += data
 
     def eof(self) -> None:
         """The server has closed the connection, which ends a response without a length."""
@@ -99,16 +118,15 @@ class ResponseParser:
         if self.state is _DONE:
             raise ValueError("a second response to one request")
         self.headers = {}
-        self._pairs = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is complete. Interim responses (1xx) are skipped."""
         self.status = self._parser.get_status_code()
-        self.headers = _headers_of(self._pairs)
+        end = self._head.find(b"\r\n\r\n") + 2
+        if end < 2 or not self._head.startswith(b"HTTP/"):
+            raise httptools.HttpParserError("the response begins with an empty line")
+        self.headers = _headers_of(self._head[:end].decode("latin-1"))
+        self._head = self._head[end + 2 :] if self.status < 200 else b""
         if self.status < 200:
             self._interim += 1
             if self._interim > LIMITS.informational_responses:
