@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+from opsdk.aio.clock import loop_time
+
 
 class IdleTimeout:
     """Limits each wait of one task at a time. Enter it for a wait; close it after the last one.
@@ -29,6 +31,7 @@ class IdleTimeout:
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self._loop = asyncio.get_running_loop()
+        self._clock = loop_time()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[object] | None = None
         self._since = 0.0
@@ -41,7 +44,7 @@ class IdleTimeout:
         self._waiting = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
-        self._since = self._loop.time()
+        self._since = self._clock()
         if self._timer is None:
             self._set_timer(self._since + self.seconds)
 
@@ -69,7 +72,7 @@ class IdleTimeout:
         if self._waiting is None or self.seconds is None:
             return
         until = self._since + self.seconds
-        if until > self._loop.time():
+        if until > self._clock():
             self._set_timer(until)
             return
         self._expired = True

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from math import inf
 from typing import Self
+
+from opsdk.aio.clock import loop_time, monotonic
 
 
 class SharedTimeout:
@@ -16,43 +20,48 @@ class SharedTimeout:
     ...     timeouts = SharedTimeout()
     ...     with LimitedWait(timeouts, 30.0):
     ...         await asyncio.sleep(0)
+
+    All waits of a time are in one event loop.
+
+    Attributes:
+        waits: those that have begun.
+        timer_at: when the timer is due; infinite without a timer.
+        loop: of the waits; None before the first.
+        clock: its time.
     """
 
     def __init__(self) -> None:
-        self._waits: dict[LimitedWait, None] = {}
+        self.waits: dict[LimitedWait, None] = {}
+        self.timer_at = inf
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.clock: Callable[[], float] = monotonic
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
 
-    def add(self, wait: LimitedWait, loop: asyncio.AbstractEventLoop) -> None:
-        """A wait begins."""
-        self._waits[wait] = None
-        if self._timer is None or wait.until < self._timer_at:
-            self._set_timer(wait.until, loop)
-
-    def remove(self, wait: LimitedWait) -> None:
-        """A wait has ended. The last one removes the timer."""
-        self._waits.pop(wait, None)
-        if not self._waits and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _set_timer(self, until: float, loop: asyncio.AbstractEventLoop) -> None:
+    def set_timer(self, until: float) -> None:
+        """Let the timer be due at a time of the loop's clock."""
+        assert self.loop is not None
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = until
-        self._timer = loop.call_at(until, self._end_due)
+        self.timer_at = until
+        self._timer = self.loop.call_at(until, self._end_due)
+
+    def remove_timer(self) -> None:
+        """Remove the timer, because no wait is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.timer_at = None, inf
 
     def _end_due(self) -> None:
         """End the waits whose time is over, and set the timer for the next one."""
-        self._timer = None
-        for wait in [wait for wait in self._waits if wait.until <= self._timer_at]:
-            del self._waits[wait]
+        due, self._timer, self.timer_at = self.timer_at, None, inf
+        for wait in [wait for wait in self.waits if wait.until <= due]:
+            del self.waits[wait]
             wait.expire()
-        if self._waits:
-            self._set_timer(min(wait.until for wait in self._waits), asyncio.get_running_loop())
+        if self.waits:
+            self.set_timer(min(wait.until for wait in self.waits))
 
     def __repr__(self) -> str:
-        return f"<SharedTimeout of {len(self._waits)} waits>"
+        return f"<SharedTimeout of {len(self.waits)} waits>"
 
 
 class LimitedWait:
@@ -75,17 +84,25 @@ class LimitedWait:
         self._expired = False
 
     def __enter__(self) -> Self:
+        timeouts = self._timeouts
         loop = asyncio.get_running_loop()
+        if timeouts.loop is not loop:
+            timeouts.loop, timeouts.clock = loop, loop_time()
         task = asyncio.current_task(loop)
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
-        self.until = loop.time() + self._seconds
-        self._timeouts.add(self, loop)
+        self.until = timeouts.clock() + self._seconds
+        timeouts.waits[self] = None
+        if self.until < timeouts.timer_at:
+            timeouts.set_timer(self.until)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._expired:
-            self._timeouts.remove(self)
+            waits = self._timeouts.waits
+            waits.pop(self, None)
+            if not waits:
+                self._timeouts.remove_timer()
             return
         # As in `asyncio.timeout`: another cancellation may have come in the same moment, and wins.
         if self._task.uncancel() <= self._cancelling and kind is not None and issubclass(kind, asyncio.CancelledError):

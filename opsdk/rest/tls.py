@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import monotonic
+from opsdk.aio.clock import loop_time, monotonic
 from opsdk.errors import ConfigError
 from opsdk.http.pem import certificates_of, without_comments
 from opsdk.rest.config import RestConfig
@@ -51,7 +51,8 @@ class TlsContexts:
         self._plugin_cert: ClientCert | None = None
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
-        self._checked_at = 0.0
+        self._clock: Callable[[], float] = monotonic
+        self._check_at = 0.0
         self.resumption = TlsResumption()
 
     @property
@@ -67,7 +68,9 @@ class TlsContexts:
 
     def use(self, issued: ClientCert | None) -> None:
         """Use the client certificate of a credential plugin, and check the files as `refresh` does."""
-        changes = issued is not self._plugin_cert and issued != self._plugin_cert
+        if issued is self._plugin_cert and self._context is not None and self._clock() < self._check_at:
+            return
+        changes = issued != self._plugin_cert
         if changes:
             self._plugin_cert = issued
         self.refresh(force=changes)
@@ -77,10 +80,12 @@ class TlsContexts:
 
         Unreadable files raise only at the first check; later the old certificates stay in use.
         """
+        # Each request reads the clock: it is bound where the files are read.
         now = monotonic()
-        if self._context is not None and not force and now - self._checked_at < RELOAD_EVERY:
+        if self._context is not None and not force and now < self._check_at:
             return False
-        first, self._checked_at = self._context is None, now
+        self._clock = loop_time()
+        first, self._check_at = self._context is None, now + RELOAD_EVERY
         try:
             config, client = self._config, self._plugin_cert
             ca = config.ca_data or _read_file(config.ca_file, "certificate authority")

@@ -23,7 +23,7 @@ from opsdk.errors import ApiError, DeadlineError, OpsdkError, ResponseLimitError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
-from opsdk.http.client.pool import ConnectionPool
+from opsdk.http.client.pool import ConnectionExchange, ConnectionPool
 from opsdk.http.client.request import (
     CONNECT,
     SWITCHED,
@@ -71,38 +71,23 @@ class Stream:
         return self
 
     async def __anext__(self) -> bytes:
-        while not (piece := self._next_slice()):
-            data = await self._read()
-            if not data:
-                self._finish()
-                raise StopAsyncIteration
-            self._slices = iter(self._decoder.feed(data))
-        return piece
-
-    def _next_slice(self) -> bytes:
-        """Return the next decoded bytes of what was read; empty if more must be read."""
         try:
-            return next(self._slices, b"")
-        except TRANSPORT_ERRORS as error:
-            raise _with_request(self._request, translate(error, sent=True, where="")) from error
-
-    def _finish(self) -> None:
-        try:
-            self._decoder.finish()
-        except TRANSPORT_ERRORS as error:
-            raise _with_request(self._request, translate(error, sent=True, where="")) from error
-
-    async def _read(self) -> bytes:
-        try:
-            with self._idle:
-                return await self._exchange.read()
+            while not (piece := next(self._slices, b"")):
+                with self._idle:
+                    data = await self._exchange.read()
+                if not data:
+                    self._decoder.finish()
+                    raise StopAsyncIteration
+                self._slices = iter(self._decoder.feed(data))
         except TransportError as error:
             _with_request(self._request, error)
             raise
         except TimeoutError as error:
-            raise _with_request(
-                self._request, DeadlineError(f"no data received within {self._idle.seconds:g} s")
-            ) from error
+            late = DeadlineError(f"no data received within {self._idle.seconds:g} s")
+            raise _with_request(self._request, late) from error
+        except TRANSPORT_ERRORS as error:
+            raise _with_request(self._request, translate(error, sent=True, where="")) from error
+        return piece
 
     def __repr__(self) -> str:
         return f"<Stream {self._request.description}: {self.status}>"
@@ -134,6 +119,8 @@ class Transport(Closing):
         self._credentials = credentials_for(config, fetch)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._timeouts = SharedTimeout()
+        limits = config.limits
+        self._least_limit = min(limits.error_bytes, limits.object_bytes, limits.list_bytes)
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
         self._authority = self.endpoint.authority
@@ -342,6 +329,11 @@ class Transport(Closing):
                 self._report_attempt(request, response, error, number=number, throttled=throttled, seconds=seconds)
 
     async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
+        # Nearly all responses arrive with their head: these need no decoder and no budget.
+        if isinstance(exchange, ConnectionExchange) and "content-encoding" not in exchange.headers:
+            body = exchange.take_whole(self._least_limit)
+            if body is not None:
+                return RestResponse(exchange.status, exchange.headers, body)
         try:
             decoder = decoder_for(exchange.headers)
             budget = ResponseBudget.of(request, exchange.status, self.config.limits)

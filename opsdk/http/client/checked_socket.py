@@ -33,19 +33,19 @@ class CheckedSocket(socket.socket):
 
     def send(self, data: Any, flags: int = 0, /) -> int:
         """See `socket.socket.send`. Raises `ConnectionAbortedError` if the check raises."""
-        self._check()
+        if self.check is not None:
+            self._pass(self.check)
         return super().send(data, flags)
 
     def sendmsg(self, buffers: Iterable[Any], /, *args: Any) -> int:
         """See `socket.socket.sendmsg`. Raises `ConnectionAbortedError` if the check raises."""
-        self._check()
+        if self.check is not None:
+            self._pass(self.check)
         return super().sendmsg(buffers, *args)
 
-    def _check(self) -> None:
-        if self.check is None:
-            return
+    def _pass(self, check: Check) -> None:
         try:
-            self.check()
+            check()
         except Exception as error:
             self.refusal = error
             # asyncio ends a connection silently for an OSError only.

@@ -119,6 +119,11 @@ class ClientConnection(SharedBufferProtocol):
         return alive and self.reader.reusable and not self.draining
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the whole response has arrived, and another request may use the connection."""
+        return self.reader.state is _DONE and not self._paused and self.reusable
+
+    @property
     def refusal(self) -> BaseException | None:
         """The exception of the exchange's check, which ended the connection."""
         return None if self.socket is None else self.socket.refusal
@@ -180,17 +185,24 @@ class ClientConnection(SharedBufferProtocol):
         if self._writable is not None:
             await asyncio.shield(self._writable)
 
+    def change(self) -> asyncio.Future[None]:
+        """Return the next data or end of the connection, to be awaited. Raises if the connection has already ended."""
+        if self._error is not None:
+            raise translate(self._error, sent=True, where=self.where) from self._error
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
+
     async def head(self) -> None:
         """Wait for status and headers. Raises `TransportError` if the connection breaks."""
         while self.reader.state is _HEAD:
-            await self._change()
+            await self.change()
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, empty at its end. Raises `ConnectionLostError`."""
         while not self.reader.chunks:
             if self.reader.state is _DONE:
                 return b""
-            await self._change()
+            await self.change()
         data = self.reader.take()
         if self._paused and self.transport is not None:
             self._paused = False
@@ -216,13 +228,6 @@ class ClientConnection(SharedBufferProtocol):
         """Return when the socket is closed."""
         if self.transport is not None:
             await asyncio.shield(self._closed)
-
-    def _change(self) -> asyncio.Future[None]:
-        """Return the next data or end of the connection, to be awaited. Raises if the connection has already ended."""
-        if self._error is not None:
-            raise translate(self._error, sent=True, where=self.where) from self._error
-        self._waiter = asyncio.get_running_loop().create_future()
-        return self._waiter
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

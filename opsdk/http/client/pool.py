@@ -18,6 +18,7 @@ from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
+from opsdk.http.client.parser import ResponseState
 from opsdk.http.client.request import CONNECT, CheckFactory, Pairs, encode_request, unchecked
 from opsdk.http.client.upgrade import UpgradeConnection
 
@@ -40,6 +41,8 @@ SLOW_DIAL = 2.0
 # A dial that takes longer than this may have lost its SYN (Linux sends it again after 1 s). Others do not wait for it.
 HUNG_DIAL = 0.1
 """Seconds."""
+# Python 3.11 searches the metaclass for each member of an enum that is named: not for each request.
+_HEAD = ResponseState.HEAD
 _CLOSED_WHILE_CONNECTING = "the transport was closed while connecting"
 
 
@@ -61,6 +64,20 @@ class ConnectionExchange:
     def aclose(self) -> Coroutine[Any, Any, None]:
         connection, self._connection = self._connection, None
         return self._pool.release(connection)
+
+    def take_whole(self, limit: int) -> bytes | None:
+        """Return the body of a response that has arrived, and pass its connection on.
+
+        None if it has more than `limit` bytes, if bytes are missing or if no other request may use the connection: then
+        `read` and `aclose` are needed.
+        """
+        connection = self._connection
+        if connection is None or not connection.is_complete or connection.reader.buffered > limit:
+            return None
+        body = connection.reader.take()
+        self._connection = None
+        self._pool.put(connection)
+        return body
 
     def __repr__(self) -> str:
         return f"<ConnectionExchange {self.status}{'' if self._connection else ', closed'}>"
@@ -138,7 +155,8 @@ class ConnectionPool:
                 await connection.send_stream(method, payload, stream, check)
             else:
                 connection.send(method, payload, check)
-                await connection.head()
+                while connection.reader.state is _HEAD:
+                    await connection.change()
         except BaseException as error:
             connection.abort()
             await self.release(connection)
@@ -252,7 +270,7 @@ class ConnectionPool:
             self._fastest_dial = min(self._fastest_dial, seconds)
             self._max_dials = MAX_DIALS if seconds <= SLOW_DIAL * self._fastest_dial else 1
             self._busy[connection] = None
-            self._put(connection)
+            self.put(connection)
         finally:
             self._dials.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
             self._stop_hung_dial_timer()
@@ -263,8 +281,8 @@ class ConnectionPool:
             self._hung_dial_timer.cancel()
             self._hung_dial_timer = None
 
-    def _put(self, connection: ClientConnection) -> None:
-        """Pass a usable connection to the first waiting request, or keep it as idle."""
+    def put(self, connection: ClientConnection) -> None:
+        """Pass a reusable connection to the first waiting request, or keep it as idle."""
         for waiter in self._waiting:
             if not waiter.cancelled():  # a cancelled one has yet to remove itself
                 del self._waiting[waiter]
@@ -285,7 +303,7 @@ class ConnectionPool:
         if connection is None:
             return
         if connection.reusable and not self._closed:
-            self._put(connection)
+            self.put(connection)
             return
         self._busy.pop(connection, None)
         connection.abort()

@@ -12,6 +12,7 @@ import pytest
 from opsdk.aio.clock import monotonic
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.http.client.connection import ClientConnection
+from opsdk.http.client.parser import ResponseState
 from opsdk.http.client.pool import HUNG_DIAL, MAX_DIALS, ConnectionPool
 
 
@@ -28,19 +29,21 @@ class FakeConnection:
         self.refusal = None
         self.requests = 0
         self.running = False
-        self.reader = SimpleNamespace(status=200, headers={})
+        self.reader = SimpleNamespace(status=200, headers={}, state=ResponseState.IDLE)
 
     def send(self, method: str, payload: bytes, check: object) -> None:
         """Start an exchange; two at a time are an error."""
         assert not self.running
         self.running = True
+        self.reader.state = ResponseState.HEAD
         self.requests += 1
         self.started.append(payload.split()[1].decode())
 
-    async def head(self) -> None:
+    async def change(self) -> None:
         """Answer."""
         await asyncio.sleep(self.delay)
         self.running = False
+        self.reader.state = ResponseState.DONE
 
     def abort(self) -> None:
         """Close."""
