@@ -6,10 +6,11 @@ Upstream: none; controller-runtime's cached reads may return the state before an
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import msgspec
 
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.object import PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
@@ -30,6 +31,8 @@ log = SafeLogger(__name__)
 
 # A union in the check would be made for each write.
 _READS = (Get, List)
+_MAX_FOUND: Final = 1024
+"""Kinds and namespaces whose informers are remembered."""
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
@@ -81,9 +84,22 @@ class WriteRecorder:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._unseen = UnseenWrites(cache.options)
+        self._found: dict[tuple[GroupVersionKind, str], list[tuple[CachedKind, Informer]]] = {}
+        self._found_at = -1
+        """The generation of the cache for which `_found` holds."""
 
     def _informers(self, mapping: RestMapping, namespace: str) -> list[tuple[CachedKind, Informer]]:
-        """Return the informers of all versions of a kind that may hold objects of a namespace."""
+        """Return the informers of all versions of a kind that may hold objects of a namespace, not to be changed."""
+        if self._found_at != self._cache.generation or len(self._found) > _MAX_FOUND:
+            self._found.clear()
+            self._found_at = self._cache.generation
+        where = (mapping.gvk, namespace)
+        found = self._found.get(where)
+        if found is None:
+            found = self._found[where] = self._find_informers(mapping, namespace)
+        return found
+
+    def _find_informers(self, mapping: RestMapping, namespace: str) -> list[tuple[CachedKind, Informer]]:
         gvk = mapping.gvk
         return [
             (kind, informer)

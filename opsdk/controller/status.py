@@ -25,6 +25,7 @@ from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.activity import record_conditions
 from opsdk.client.client import Client
+from opsdk.client.operations import PatchObject
 from opsdk.client.patch import PatchType
 from opsdk.client.status_writes import OwnStatusPatch
 from opsdk.errors import ConflictError, UsageError
@@ -132,7 +133,8 @@ class StatusPatch(Generic[S]):
 
     def _send(self, patch: JsonObject) -> Coroutine[Any, Any, Any]:
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
-        return self._client.status().patch(self._object.__copy__(), OwnStatusPatch(PatchType.MERGE, patch))
+        target, own_patch = self._object.__copy__(), OwnStatusPatch(PatchType.MERGE, patch)
+        return self._client.executor.execute(PatchObject(obj=target, patch=own_patch, subresource="status"))
 
     def set_condition(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from opsdk.aio.containment import leaf_errors
 from opsdk.base.durations import shown_seconds
@@ -14,9 +15,8 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger("opsdk.reconcile")
 
 
-def logs_reconciles() -> bool:
-    """Whether `log_started` and `log_result` write lines: they need not be called if not."""
-    return log.isEnabledFor(logging.DEBUG)
+logs_reconciles = partial(log.isEnabledFor, logging.DEBUG)
+"""Whether `log_started` and `log_result` write lines: they need not be called if not."""
 
 
 def log_started(causes: Sequence[object] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.records import Requested
@@ -11,9 +12,8 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger("opsdk.requests")
 
 
-def logs_requests() -> bool:
-    """Whether `log_request` writes lines: it need not be called if not."""
-    return log.isEnabledFor(logging.DEBUG)
+logs_requests = partial(log.isEnabledFor, logging.DEBUG)
+"""Whether `log_request` writes lines: it need not be called if not."""
 
 
 def log_request(record: Requested) -> None:
