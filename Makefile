@@ -141,7 +141,7 @@ bench: $(STAMP) ## speed and memory beside other Python clients; ARGS="--only c,
 	$(COMPILE) benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-quick: $(STAMP) ## function calls and allocations of the hot paths against benchmarks/quick/counts.json
+bench-quick: $(STAMP) ## calls, bytecodes and allocations of the hot paths against benchmarks/quick/counts.json
 	$(COMPILE) benchmarks
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 

@@ -1,6 +1,7 @@
-"""Counts calls and memory blocks of opsdk's hot paths: ``make bench-quick``.
+"""Counts calls, bytecodes and memory blocks of opsdk's hot paths: ``make bench-quick``.
 
-Fails when an operation makes 10 % more calls than ``benchmarks/quick/counts.json`` says for this version of Python.
+Fails when an operation makes 10 % more calls, or runs 10 % more bytecodes, than ``benchmarks/quick/counts.json`` says
+for this version of Python.
 ``--update`` rewrites that file. Where ``perf`` counts instructions, these are printed too.
 """
 
@@ -12,6 +13,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.quick.counting import Counts, Profiler, compare
@@ -51,16 +53,20 @@ def instructions(name: str) -> str:
     return f"{(totals[1] - totals[0]) / _OPERATIONS:,.0f} instructions, server and profiler included"
 
 
+def _shown(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{figure:10,.1f} {unit}" for unit, figure in figures.items())
+
+
 def main() -> int:
     """Count, print and compare; status 1 if something grew."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick", description=__doc__)
     parser.add_argument("--only", choices=OPERATIONS, help="count one operation")
     parser.add_argument("--operations", type=int, default=_OPERATIONS, help="how often each operation runs")
     parser.add_argument("--update", action="store_true", help="write the counts as the expected ones")
-    parser.add_argument("--functions", type=int, default=0, help="list so many of the most called functions")
+    parser.add_argument("--functions", type=int, default=0, help="list so many functions, by their bytecodes")
     parser.add_argument("--no-perf", action="store_true", help="do not run perf")
     arguments = parser.parse_args()
-    stored: dict[str, dict[str, float]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
+    stored: dict[str, dict[str, dict[str, float]]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     expected = stored.get(PYTHON, {})
     counts: dict[str, Counts] = {}
     has_perf = not arguments.no_perf and _perf(["true"]) is not None
@@ -68,14 +74,15 @@ def main() -> int:
         print("perf counts no instructions here: calls only")
     for name in [name for name in OPERATIONS if arguments.only in {None, name}]:
         figures = counts[name] = count(name, arguments.operations)
-        before = f"(expected {expected[name]:,.1f})" if name in expected else ""
-        print(f"{name:32} {figures.calls:10,.1f} calls {figures.blocks:8,.1f} blocks kept {before}")
-        for function, calls in Profiler.functions.most_common(arguments.functions):
-            print(f"{'':32} {calls / arguments.operations:10,.1f} {function}")
+        print(f"{name:32} {_shown(figures.compared)}, {figures.blocks:,.1f} blocks kept")
+        if name in expected:
+            print(f"{'expected':>32} {_shown(expected[name])}")
+        for function, bytecodes in Profiler.functions.most_common(arguments.functions):
+            print(f"{'':32} {bytecodes / arguments.operations:10,.1f} {function}")
         if has_perf:
             print(f"{'':32} {instructions(name)}")
     if arguments.update:
-        stored[PYTHON] = {**expected, **{name: round(figures.calls, 1) for name, figures in counts.items()}}
+        stored[PYTHON] = {**expected, **{name: figures.compared for name, figures in counts.items()}}
         EXPECTED.write_text(json.dumps(dict(sorted(stored.items())), indent=2) + "\n")
         return 0
     if not expected:

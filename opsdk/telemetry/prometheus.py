@@ -41,7 +41,7 @@ from opsdk.telemetry.records import (
     Workers,
 )
 from opsdk.telemetry.safe_logger import SafeLogger
-from opsdk.telemetry.series import Counters, Gauges, Histograms
+from opsdk.telemetry.series import Counters, Gauges, Histograms, LoopHistogramSeries
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -182,6 +182,7 @@ class PrometheusHook(TelemetryHook):
             "Duration of reconciles.",
             labels,
             buckets=_RECONCILE_BUCKETS,
+            form=LoopHistogramSeries,  # a controller and its queue run in one loop
         )
         self._hot_loops = Counters(
             "opsdk_controller_hot_loops", "Requests that reconciled themselves again and again.", labels
@@ -274,12 +275,14 @@ class PrometheusHook(TelemetryHook):
             "Time that items were ready before a worker took them.",
             labels,
             buckets=_QUEUE_BUCKETS,
+            form=LoopHistogramSeries,
         )
         self._worked = Histograms(
             "workqueue_work_duration_seconds",
             "Time from taking an item until it was done.",
             labels,
             buckets=_QUEUE_BUCKETS,
+            form=LoopHistogramSeries,
         )
         self._unfinished = Gauges(
             "workqueue_unfinished_work_seconds", "Total processing time so far of the items being processed.", labels
