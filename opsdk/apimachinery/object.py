@@ -528,16 +528,22 @@ def _deep_copy(value: Any) -> Any:
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), datetime, Quantity, MicroTime, Duration})
 
 
+@lru_cache(maxsize=4096)
+def _without_kind(fields: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in fields if name not in {"api_version", "kind"})
+
+
 def assign(target: T, source: T) -> None:
     """Make `target` equal to `source`, in place. Writes use it to return the server's state of the object.
 
     `target` keeps its ``api_version`` and ``kind`` if `source` has none.
     """
-    api_version, kind = target.api_version, target.kind
-    for name in target.__struct_fields__:
+    for name in _without_kind(target.__struct_fields__):
         setattr(target, name, getattr(source, name))
-    target.api_version = source.api_version or api_version
-    target.kind = source.kind or kind
+    if source.kind:
+        target.kind = source.kind
+    if source.api_version:
+        target.api_version = source.api_version
     target.__dict__.pop(ORIGIN, None)
     if (origin := source.__dict__.get(ORIGIN)) is not None:
         target.__dict__[ORIGIN] = origin

@@ -193,7 +193,8 @@ class InformerStore:
         Raises `DecodeError`; failed user functions are added to `problems`.
         """
         entry, problems = make_entry(data, self.indexers, self._transform, meta=meta, compressor=self._compressor)
-        self.problems += problems
+        if problems:
+            self.problems += problems
         return entry
 
     def take_problems(self) -> list[Problem]:

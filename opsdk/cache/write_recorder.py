@@ -180,7 +180,8 @@ class WriteRecorder:
         sent: _SentWrite,
     ) -> None:
         """Record a successful write in each informer. A response without the whole object leaves it unknown."""
-        if operation.subresource == "token":
+        gvk, subresource = mapping.gvk, operation.subresource
+        if subresource == "token":
             return
         meta = decode_head(response).metadata
         # The server makes the name from generateName.
@@ -192,18 +193,18 @@ class WriteRecorder:
         # A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
         # version before it, excludes that.
         before, after = _version_in(request), meta.resource_version
-        is_create = isinstance(operation, Create) and not operation.subresource
-        sole_change = is_create or before not in ("", after)
-        if sole_change and operation.subresource == "status":
-            record_own_change(OwnChange(mapping.gvk.group, mapping.gvk.kind, key, before, after))
-        if operation.subresource == "status" and not is_own_status(operation):
-            former = None if sent.entry is None else partial(getattr, sent.entry, "data")
-            record_status_write(status_write, operation, mapping.gvk, key, (request, response), former)
+        sole_change = before not in ("", after) or (isinstance(operation, Create) and not subresource)
+        if subresource == "status":
+            if sole_change:
+                record_own_change(OwnChange(gvk.group, gvk.kind, key, before, after))
+            if not is_own_status(operation):
+                former = None if sent.entry is None else partial(getattr, sent.entry, "data")
+                record_status_write(status_write, operation, gvk, key, (request, response), former)
         at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:
             whole = kind.metadata_only or not only_metadata
-            if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
+            if kind.gvk == gvk and whole and subresource in ("", "status"):
                 informer.own_writes.record(response, meta, sole_change=sole_change, at_least=at_least)
                 continue
             version = after

@@ -87,15 +87,15 @@ class ResponseParser:
         # Heads, interim ones too, and trailers: what httptools has of a header is kept until the header is complete.
         self._fed_without_body += len(data)
         if self.state is _HEAD:
-            self._keep_head(data)
+            if self._head:
+                self._continue_head(data)
+            else:
+                self._head = data  # usually all of it, so it is not copied
         self._parser.feed_data(data)
         if self._fed_without_body > LIMITS.response_head_bytes:
             raise httptools.HttpParserError(f"more than {LIMITS.response_head_bytes} bytes of headers")
 
-    def _keep_head(self, data: bytes) -> None:
-        if not self._head:
-            self._head = data  # usually all of it, so it is not copied
-            return
+    def _continue_head(self, data: bytes) -> None:
         if not isinstance(self._head, bytearray):
             self._head = bytearray(self._head)
         self._head += data
@@ -125,14 +125,14 @@ class ResponseParser:
         end = self._head.find(b"\r\n\r\n") + 2
         if end < 2 or not self._head.startswith(b"HTTP/"):
             raise httptools.HttpParserError("the response begins with an empty line")
-        self.headers = _headers_of(self._head[:end].decode("latin-1"))
+        self.headers = headers = _headers_of(self._head[:end].decode("latin-1"))
         self._head = self._head[end + 2 :] if self.status < 200 else b""
         if self.status < 200:
             self._interim += 1
             if self._interim > LIMITS.informational_responses:
                 raise httptools.HttpParserError("too many interim responses (1xx)")
             return
-        sized = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
+        sized = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
         self._until_eof = not sized and self.status not in _BODYLESS
         self.state = _DONE if self._method in {"HEAD", "CONNECT"} else _BODY
 
