@@ -446,6 +446,7 @@ class Transport(Closing):
     # -- closing
     async def aclose(self) -> None:
         """Close every connection and end every request. Idempotent."""
+        self._timeouts.close()
         await self._backend.aclose()
 
     def __repr__(self) -> str:

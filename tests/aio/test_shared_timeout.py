@@ -72,15 +72,20 @@ async def test_a_cancellation_by_others_stays_one(seconds: float) -> None:
     assert task.cancelled()
 
 
-def test_no_timer_remains_after_the_last_wait() -> None:
-    """The end of the last wait removes the timer, so a deadlock after it is found at once."""
+@pytest.mark.parametrize(("closes", "ended_at"), [(True, 2.0), (False, 30.0)])
+def test_many_waits_have_one_timer(closes: bool, ended_at: float) -> None:
+    """The timer of the first wait serves all, and ends nothing after them; `close` removes it."""
 
     async def play() -> None:
-        with LimitedWait(SharedTimeout(), 30.0):
-            await asyncio.sleep(1.0)
+        timeouts = SharedTimeout()
+        for _ in range(20):
+            with LimitedWait(timeouts, 30.0):
+                await asyncio.sleep(0.1)
+        if closes:
+            timeouts.close()
         await asyncio.Event().wait()
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         with pytest.raises(DeadlockError):
             runner.run(play())
-        assert runner.get_loop().time() == pytest.approx(1.0)
+        assert runner.get_loop().time() == pytest.approx(ended_at)
