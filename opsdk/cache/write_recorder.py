@@ -93,11 +93,11 @@ class WriteRecorder:
         if self._found_at != self._cache.generation or len(self._found) > _MAX_FOUND:
             self._found.clear()
             self._found_at = self._cache.generation
-        where = (mapping.gvk, namespace)
-        found = self._found.get(where)
-        if found is None:
-            found = self._found[where] = self._find_informers(mapping, namespace)
-        return found
+        scope = (mapping.gvk, namespace)
+        informers = self._found.get(scope)
+        if informers is None:
+            informers = self._found[scope] = self._find_informers(mapping, namespace)
+        return informers
 
     def _find_informers(self, mapping: RestMapping, namespace: str) -> list[tuple[CachedKind, Informer]]:
         gvk = mapping.gvk

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from opsdk.apimachinery.patch.strategic_merge_patch import apply_strategic, crea
 from opsdk.errors import PatchError, TooLargeError
 from opsdk.structured_merge.equality import deep_equal, identity
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from tests.security.processor_time import cpu_seconds
 
 POD = Typing(types()).shapes.of("io.k8s.api.core.v1.Pod")
 SPEC, METADATA = POD.field("spec"), POD.field("metadata")
@@ -121,11 +122,5 @@ def _create(count: int) -> None:
 )
 def test_a_strategic_merge_takes_linear_time(merge: Callable[[int], None]) -> None:
     """Eight times the elements cost about eight times as much; they cost 64 times as much where lists are searched."""
-    small, large = (min(_cpu(merge, count) for _ in range(3)) for count in (1000, 8000))
+    small, large = (min(cpu_seconds(partial(merge, count)) for _ in range(3)) for count in (1000, 8000))
     assert large < 30 * small
-
-
-def _cpu(merge: Callable[[int], None], count: int) -> float:
-    start = time.process_time()
-    merge(count)
-    return time.process_time() - start

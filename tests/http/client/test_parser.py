@@ -47,7 +47,7 @@ def test_every_cut_of_a_response_is_the_same_response() -> None:
     whole = (
         interim + b"HTTP/1.1 201 Created\r\nAudit-Id: 1\r\nX:\t a b \t\r\naudit-id: 2\r\nContent-Length: 3\r\n\r\nabc"
     )
-    cuts = [[whole[:at], whole[at:]] for at in range(len(whole) + 1)] + [[whole[i : i + 1] for i in range(len(whole))]]
+    cuts = [[whole[:i], whole[i:]] for i in range(len(whole) + 1)] + [[whole[i : i + 1] for i in range(len(whole))]]
     for pieces in cuts:
         parser = parsed(*filter(None, pieces))
         assert (parser.status, parser.state, parser.reusable) == (201, ResponseState.DONE, True)
