@@ -82,6 +82,8 @@ class Cache:
         self._built_decoders: set[type] = set()
         self.generation = 0
         """Changes with the set of informers."""
+        self._synced: dict[tuple[GroupVersionKind, type], CachedKind] = {}
+        """What `synced` has found. It holds for a generation: an informer that has its initial list keeps it."""
         self._selection = self._new_selection()
         self._selected: frozenset[str] = frozenset()
         self._begun = False
@@ -157,7 +159,7 @@ class Cache:
         self._running, self._stopped = False, True
         self._started.set()  # wakes wait_ready, which then raises
         kinds, self._kinds = self._kinds, {}
-        self.generation += 1
+        self._change()
         informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
         selection = [self._selection] if self._selection is not None else []
         await finish(_close([*selection, *informers]), name="cache/close informers")
@@ -193,7 +195,7 @@ class Cache:
             cached_kind = self._build_kind(mapping, metadata_only=metadata_only)
             cached_kind.pinned = pin
             self._kinds[token.gvk, metadata_only] = cached_kind
-            self.generation += 1
+            self._change()
         if implicitly:
             log.info(
                 "a read starts an informer for %s in %s", token.gvk, sorted(cached_kind.informers) or "all namespaces"
@@ -210,10 +212,22 @@ class Cache:
 
     def synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
         """Return the informers of a kind if a read need not wait; else None."""
+        found = self._synced.get((kind.gvk, kind.representation))
+        return found if found is not None else self._find_synced(kind)
+
+    def _find_synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
         if not self._running or kind.representation not in self._built_decoders:
             return None
         cached = self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
-        return cached if cached is not None and cached.has_synced else None
+        if cached is None or not cached.has_synced:
+            return None
+        self._synced[kind.gvk, kind.representation] = cached
+        return cached
+
+    def _change(self) -> None:
+        """The set of informers has changed."""
+        self.generation += 1
+        self._synced.clear()
 
     async def _build_decoder(self, form: type[AnyObject]) -> None:
         """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
@@ -247,7 +261,7 @@ class Cache:
         """Stop caching a kind; the next read starts it again. Does nothing if the kind is not cached."""
         token = kind_of(kind)
         removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
-        self.generation += 1
+        self._change()
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
@@ -278,7 +292,7 @@ class Cache:
                 scope = after.get(namespace)
                 informer = self._build_informer(cached.mapping, scope) if scope is not None else None
                 old.append(cached.replace_informer(namespace, informer))
-                self.generation += 1
+                self._change()
             if self._running:
                 _start(cached)
         await _close(informer for informer in old if informer is not None)
@@ -287,7 +301,7 @@ class Cache:
         """Stop the informers of a kind if they are neither pinned nor have handlers."""
         if not kind.used and self._kinds.get((kind.gvk, kind.metadata_only)) is kind:
             del self._kinds[kind.gvk, kind.metadata_only]
-            self.generation += 1
+            self._change()
             log.info("the last handler of %s is removed: its informer stops", kind.gvk)
             await _close(kind.informers.values())
 

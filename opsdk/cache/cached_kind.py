@@ -164,12 +164,12 @@ class CachedKind:
         Without any: none if the namespaces are selected, else raises `UnknownNamespaceError`.
         """
         informers = self.informers_of(namespace)
-        if not informers and not self.follows_namespaces:
-            cached = ", ".join(sorted(self.informers))
-            raise UnknownNamespaceError(
-                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
-            )
-        return informers
+        if informers or self.follows_namespaces:
+            return informers
+        cached = ", ".join(sorted(self.informers))
+        raise UnknownNamespaceError(
+            f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
+        )
 
     def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
         """Iterate over the cached entries, in no particular order."""

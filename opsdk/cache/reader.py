@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/internal/cache_reader.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -48,15 +48,14 @@ class CachedReader:
         self.scheme: Scheme = cache.scheme
         self.mapper: RestMapper = cache.mapper
 
-    async def execute(self, operation: Operation) -> Any:
+    # Not async: `_get` and `_list` have the coroutines.
+    def execute(self, operation: Operation) -> Coroutine[Any, Any, Any]:
         """Execute a read. Raises `UsageError` for other operations."""
-        match operation:
-            case Get():
-                return await self._get(operation)
-            case List():
-                return await self._list(operation)
-            case _:
-                raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
+        if isinstance(operation, Get):
+            return self._get(operation)
+        if isinstance(operation, List):
+            return self._list(operation)
+        raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
 
     def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
         cached = self.cache.existing(kind)
@@ -83,23 +82,24 @@ class CachedReader:
 
     async def _get(self, operation: Get) -> AnyObject:
         """Return an object from the cache. A key with an unknown own write is read from the server first."""
-        cached = self.cache.synced(operation.kind)
-        if cached is None or operation.options.max_staleness is not None:
-            cached = await self._synced_kind(operation, operation.key.namespace)
-        namespace = operation.key.namespace if cached.mapping.namespaced else ""
-        key = operation.key if operation.key.namespace == namespace else ObjectKey(namespace, operation.key.name)
-        own_writes = operation.options.read_own_writes
+        kind, key, options = operation.kind, operation.key, operation.options
+        cached = self.cache.synced(kind)
+        if cached is None or options.max_staleness is not None:
+            cached = await self._synced_kind(operation, key.namespace)
+        if key.namespace and not cached.mapping.namespaced:
+            key = ObjectKey("", key.name)
+        namespace, own_writes = key.namespace, options.read_own_writes
         for informer in cached.select(namespace):
-            own = informer.store.own
-            if own_writes and (own.unknown_list is not None or key in own.unknown):
+            store = informer.store
+            if own_writes and (key in store.own.unknown or store.own.unknown_list is not None):
                 await informer.unknown_reads.read(key)
-            if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
+            if (entry := store.get(key, own_writes=own_writes)) is not None:
                 data = entry.data
-                obj: AnyObject = decode(data, operation.kind)
+                obj: AnyObject = decode(data, kind)
                 if (activity := current_activity()) is not None:
-                    activity.record_read(operation.kind.gvk, key, entry.resource_version, cached=True, data=data)
+                    activity.record_read(kind.gvk, key, entry.resource_version, cached=True, data=data)
                 return obj
-        _record_read(operation.kind, key, "", None)
+        _record_read(kind, key, "", None)
         resource = cached.mapping.resource
         request = RequestInfo(
             verb="get",
