@@ -23,6 +23,7 @@ from opsdk.cli.app import app
 from tests.docs.site_browser import CHROMIUM, too_wide
 from tests.docs.site_search import SiteSearch
 from tools.generate.public_api import read_products
+from tools.generate.reference import command_page_of_site
 
 INNER = {"Fence", "as_handler", "is_async"}
 """Names of the reference that opsdk needs, and authors do not."""
@@ -200,6 +201,15 @@ def public_names() -> set[str]:
     return set(opsdk.__all__).union(*(names_of_entry(*match.groups()) for match in OPTIONS.finditer(texts)))
 
 
+def test_the_site_says_what_each_option_of_the_command_means() -> None:
+    """The page that is committed names the options; the site has a row for each."""
+    named = set(re.findall(r"`(--[\w-]+)`", (DOCS / "reference/command.md").read_text()))
+    rows = re.findall(r"^\| (`--.+) \| .+ \|$", command_page_of_site(), re.MULTILINE)
+    described = set(re.findall(r"`(--[\w-]+)`", " ".join(row.partition(" |")[0] for row in rows)))
+    assert "--fail-on" in named
+    assert sorted(named - described) == []
+
+
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, fit phones, and are found."""
@@ -219,6 +229,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
         )
         assert not loaded, f"{page.name} loads {loaded}"
     references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
+    assert "Options of several commands" in references
     assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
     assert_reference(read_site(tmp_path / "site"), tmp_path / "site")
     if CHROMIUM is not None and importlib.util.find_spec("playwright") is not None:

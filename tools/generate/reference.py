@@ -1,6 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge.
+Like the other generated files they are committed, so that they can be read on a forge. What each option of a command
+means is only on the site and in its help.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SHARED = 3
 def render_reference() -> Mapping[str, str]:
     """Return the generated pages by their paths."""
     return {
-        f"{FOLDER}/command.md": "\n".join(_command_page()),
+        f"{FOLDER}/command.md": "\n".join(_command_page(with_meanings=False)),
         f"{FOLDER}/flags.md": "\n".join(_flags_page()),
         f"{FOLDER}/metrics.md": "\n".join(_metrics_page()),
     }
@@ -49,15 +50,23 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield ""
 
 
-def _command_page() -> Iterator[str]:
+def command_page_of_site() -> str:
+    """Return the page of the command with what each option means."""
+    return "\n".join(_command_page(with_meanings=True))
+
+
+def _command_page(*, with_meanings: bool) -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
-    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` prints all options of a command.", "")
+    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` says what each option means.", "")
     commands = list(_commands(typer.main.get_command(app), ("opsdk",)))
     shared = _shared_rows(command for _, command in commands)
-    yield from ("## Options of several commands", "")
-    yield from _table(("argument or option", "meaning"), sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower()))
+    if with_meanings:
+        yield from ("## Options of several commands", "")
+        rows = sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower())
+        yield from _table(("argument or option", "meaning"), rows)
     for words, command in commands:
-        yield from _command(words, command, shared)
+        yield from _summary(words, command)
+        yield from _options(command, shared) if with_meanings else _option_names(command)
 
 
 def _shared_rows(commands: Iterable[_Command]) -> Mapping[_Row, str]:
@@ -77,8 +86,8 @@ def _commands(command: _Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
         yield from _commands(command.load(name), (*words, name))
 
 
-def _command(words: tuple[str, ...], command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
-    """Yield the section of a command; the options in `shared` are only named."""
+def _summary(words: tuple[str, ...], command: _Command) -> Iterator[str]:
+    """Yield the heading, the help and the examples of a command."""
     yield from (f"## {' '.join(words)}", "")
     paragraphs = [" ".join(part.split()) for part in (command.help or "").replace("\b", "").strip().split("\n\n")]
     examples = [f"    {text}" for text in paragraphs if text.startswith("opsdk ")]
@@ -86,11 +95,21 @@ def _command(words: tuple[str, ...], command: _Command, shared: Mapping[_Row, st
         if not text.startswith("opsdk "):
             yield from (text, "")
     yield from (*examples, "")
+
+
+def _options(command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
+    """Yield what the options of a command mean; those in `shared` are only named."""
     rows = list(_rows(command))
     if own := [row for row in rows if row not in shared]:
         yield from _table(("argument or option", "meaning"), own)
     if common := [shared[row] for row in rows if row in shared]:
         yield from (f"Also: {', '.join(common)}.", "")
+
+
+def _option_names(command: _Command) -> Iterator[str]:
+    names = [names.partition(",")[0] for names, _ in _rows(command)]
+    if names:
+        yield from (f"Arguments and options: {', '.join(names)}.", "")
 
 
 def _rows(command: _Command) -> Iterator[_Row]:
