@@ -203,11 +203,11 @@ def public_names() -> set[str]:
 
 def test_the_site_says_what_each_option_of_the_command_means() -> None:
     """The page that is committed names the options; the site has a row for each."""
-    named = set(re.findall(r"`(--[\w-]+)`", (DOCS / "reference/command.md").read_text()))
+    options = set(re.findall(r"`(--[\w-]+)`", (DOCS / "reference/command.md").read_text()))
     rows = re.findall(r"^\| (`--.+) \| .+ \|$", command_page_of_site(), re.MULTILINE)
     described = set(re.findall(r"`(--[\w-]+)`", " ".join(row.partition(" |")[0] for row in rows)))
-    assert "--fail-on" in named
-    assert sorted(named - described) == []
+    assert "--fail-on" in options
+    assert sorted(options - described) == []
 
 
 @pytest.mark.slow
