@@ -201,13 +201,12 @@ def public_names() -> set[str]:
     return set(opsdk.__all__).union(*(names_of_entry(*match.groups()) for match in OPTIONS.finditer(texts)))
 
 
-def test_the_site_says_what_each_option_of_the_command_means() -> None:
-    """The page that is committed names the options; the site has a row for each."""
-    options = set(re.findall(r"`(--[\w-]+)`", (DOCS / "reference/command.md").read_text()))
-    rows = re.findall(r"^\| (`--.+) \| .+ \|$", command_page_of_site(), re.MULTILINE)
-    described = set(re.findall(r"`(--[\w-]+)`", " ".join(row.partition(" |")[0] for row in rows)))
-    assert "--fail-on" in options
-    assert sorted(options - described) == []
+def test_the_site_describes_the_options_of_each_command() -> None:
+    """The page that is committed has the same headings, and no options."""
+    page, site = (DOCS / "reference/command.md").read_text(), command_page_of_site()
+    assert re.findall("^## opsdk .*$", page, re.MULTILINE) == re.findall("^## opsdk .*$", site, re.MULTILINE)
+    assert "| `--fail-on` | consequences that exit with 3; default: all dangerous ones |" in site
+    assert "--fail-on" not in page
 
 
 @pytest.mark.slow

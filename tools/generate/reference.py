@@ -1,7 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge. What each option of a command
-means is only on the site and in its help.
+Like the other generated files they are committed, so that they can be read on a forge. The options of a command are
+only on the site and in its help.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARED = 3
 def render_reference() -> Mapping[str, str]:
     """Return the generated pages by their paths."""
     return {
-        f"{FOLDER}/command.md": "\n".join(_command_page(with_meanings=False)),
+        f"{FOLDER}/command.md": "\n".join(_command_page(with_options=False)),
         f"{FOLDER}/flags.md": "\n".join(_flags_page()),
         f"{FOLDER}/metrics.md": "\n".join(_metrics_page()),
     }
@@ -51,22 +51,23 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def command_page_of_site() -> str:
-    """Return the page of the command with what each option means."""
-    return "\n".join(_command_page(with_meanings=True))
+    """Return the page of the command with the options."""
+    return "\n".join(_command_page(with_options=True))
 
 
-def _command_page(*, with_meanings: bool) -> Iterator[str]:
+def _command_page(*, with_options: bool) -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
-    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` says what each option means.", "")
+    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have its options.", "")
     commands = list(_commands(typer.main.get_command(app), ("opsdk",)))
     shared = _shared_rows(command for _, command in commands)
-    if with_meanings:
+    if with_options:
         yield from ("## Options of several commands", "")
         rows = sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower())
         yield from _table(("argument or option", "meaning"), rows)
     for words, command in commands:
         yield from _summary(words, command)
-        yield from _options(command, shared) if with_meanings else _option_names(command)
+        if with_options:
+            yield from _options(command, shared)
 
 
 def _shared_rows(commands: Iterable[_Command]) -> Mapping[_Row, str]:
@@ -104,12 +105,6 @@ def _options(command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
         yield from _table(("argument or option", "meaning"), own)
     if common := [shared[row] for row in rows if row in shared]:
         yield from (f"Also: {', '.join(common)}.", "")
-
-
-def _option_names(command: _Command) -> Iterator[str]:
-    names = [names.partition(",")[0] for names, _ in _rows(command)]
-    if names:
-        yield from (f"Arguments and options: {', '.join(names)}.", "")
 
 
 def _rows(command: _Command) -> Iterator[_Row]:
