@@ -1,7 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge. The options of a command are
-only on the site and in its help.
+Like the other generated files they are committed, so that they can be read on a forge. Of the help of a command they have
+the first sentence; the site has all of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARED = 3
 def render_reference() -> Mapping[str, str]:
     """Return the generated pages by their paths."""
     return {
-        f"{FOLDER}/command.md": "\n".join(_command_page(with_options=False)),
+        f"{FOLDER}/command.md": "\n".join(_command_page(is_whole=False)),
         f"{FOLDER}/flags.md": "\n".join(_flags_page()),
         f"{FOLDER}/metrics.md": "\n".join(_metrics_page()),
     }
@@ -51,23 +51,24 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def command_page_of_site() -> str:
-    """Return the page of the command with the options."""
-    return "\n".join(_command_page(with_options=True))
+    """Return the page of the command with the whole help of each."""
+    return "\n".join(_command_page(is_whole=True))
 
 
-def _command_page(*, with_options: bool) -> Iterator[str]:
+def _command_page(*, is_whole: bool) -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
-    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have its options.", "")
+    yield "`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have the options and the examples of"
+    yield from ("each command.", "")
     commands = list(_commands(typer.main.get_command(app), ("opsdk",)))
     shared = _shared_rows(command for _, command in commands)
-    if with_options:
+    if is_whole:
         yield from ("## Options of several commands", "")
         rows = sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower())
         yield from _table(("argument or option", "meaning"), rows)
     for words, command in commands:
-        yield from _summary(words, command)
-        if with_options:
-            yield from _options(command, shared)
+        yield from (f"## {' '.join(words)}", "")
+        paragraphs = _paragraphs(command)
+        yield from _help_and_options(paragraphs, command, shared) if is_whole else (paragraphs[0], "")
 
 
 def _shared_rows(commands: Iterable[_Command]) -> Mapping[_Row, str]:
@@ -87,19 +88,17 @@ def _commands(command: _Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
         yield from _commands(command.load(name), (*words, name))
 
 
-def _summary(words: tuple[str, ...], command: _Command) -> Iterator[str]:
-    """Yield the heading, the help and the examples of a command."""
-    yield from (f"## {' '.join(words)}", "")
-    paragraphs = [" ".join(part.split()) for part in (command.help or "").replace("\b", "").strip().split("\n\n")]
+def _paragraphs(command: _Command) -> list[str]:
+    return [" ".join(part.split()) for part in (command.help or "").replace("\b", "").strip().split("\n\n")]
+
+
+def _help_and_options(paragraphs: Sequence[str], command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
+    """Yield the help, the examples and the options of a command; the options in `shared` are only named."""
     examples = [f"    {text}" for text in paragraphs if text.startswith("opsdk ")]
     for text in paragraphs:
         if not text.startswith("opsdk "):
             yield from (text, "")
     yield from (*examples, "")
-
-
-def _options(command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
-    """Yield what the options of a command mean; those in `shared` are only named."""
     rows = list(_rows(command))
     if own := [row for row in rows if row not in shared]:
         yield from _table(("argument or option", "meaning"), own)

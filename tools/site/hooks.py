@@ -20,7 +20,7 @@ _BOOSTS = {"howto/": 2.0, "reference/": 0.2, "behaviours.md": 0.2, "architecture
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Set how high the search ranks a page, unless its front matter does, and describe the options of the command."""
+    """Set how high the search ranks a page, unless its front matter does, and write the whole help of the command."""
     for start, boost in _BOOSTS.items():
         if page.file.src_uri.startswith(start):
             page.meta.setdefault("search", {"boost": boost})
