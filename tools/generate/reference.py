@@ -1,7 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge. Of the help of a command they have
-the first sentence; the site has all of it.
+Like the other generated files they are committed, so that they can be read on a forge. Of the help of a command
+they have the first sentence; the site has all of it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def command_page_of_site() -> str:
 
 def _command_page(*, is_whole: bool) -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
-    yield "`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have the options and the examples of"
+    yield "`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have the options and examples of"
     yield from ("each command.", "")
     commands = list(_commands(typer.main.get_command(app), ("opsdk",)))
     shared = _shared_rows(command for _, command in commands)
