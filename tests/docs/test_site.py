@@ -50,6 +50,14 @@ FOUND_FIRST = {
     "backoff": "howto/retries",
     "pause": "howto/pause",
     "simulation": "simulation",
+    "fastapi": "howto/answers",
+    "share code": "howto/answers",
+    "slow api": "howto/answers",
+    "password": "howto/secrets",
+    "immutable": "howto/answers",
+    "sidecar": "howto/answers",
+    "inject container": "howto/answers",
+    "mypy settings": "howto/answers",
 }
 """The page that the site's search ranks first, by query."""
 ON_PHONES = [
