@@ -38,6 +38,7 @@ WORDS = {
     "minimal permissions": "rbac=",
     "multiple replicas": "--leader-elect",
     "gracefully": "--shutdown-timeout",
+    "two operators": "--leader-elect",
     "FastAPI": "lifespan",
     "share code": "implied=True",
     "slow REST API": "max_concurrent_reconciles",
