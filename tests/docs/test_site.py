@@ -23,7 +23,7 @@ from opsdk.cli.app import app
 from tests.docs.site_browser import CHROMIUM, too_wide
 from tests.docs.site_search import SiteSearch
 from tools.generate.public_api import read_products
-from tools.generate.reference import command_page_of_site
+from tools.generate.reference import page_of_site
 
 INNER = {"Fence", "as_handler", "is_async"}
 """Names of the reference that opsdk needs, and authors do not."""
@@ -50,6 +50,7 @@ FOUND_FIRST = {
     "backoff": "howto/retries",
     "pause": "howto/pause",
     "simulation": "simulation",
+    "two operators": "howto/leader-election",
     "fastapi": "howto/answers",
     "share code": "howto/answers",
     "slow api": "howto/answers",
@@ -209,12 +210,20 @@ def public_names() -> set[str]:
     return set(opsdk.__all__).union(*(names_of_entry(*match.groups()) for match in OPTIONS.finditer(texts)))
 
 
-def test_the_site_describes_the_options_of_each_command() -> None:
-    """The page that is committed has the same headings, and no options."""
-    page, site = (DOCS / "reference/command.md").read_text(), command_page_of_site()
-    assert re.findall("^## opsdk .*$", page, re.MULTILINE) == re.findall("^## opsdk .*$", site, re.MULTILINE)
-    assert "| `--fail-on` | consequences that exit with 3; default: all dangerous ones |" in site
-    assert "--fail-on" not in page
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [
+        ("reference/command.md", "| `--fail-on` | consequences that exit with 3; default: all dangerous ones |"),
+        ("reference/metrics.md", "| `opsdk_informer_objects` | gauge | `informer` | Objects in the store. |"),
+    ],
+)
+def test_the_site_has_the_help_of_commands_and_metrics(path: str, row: str) -> None:
+    """The pages that are committed have the same commands and metrics, without it."""
+    page, site = (DOCS / path).read_text(), page_of_site(path) or ""
+    entries = "^(?:## opsdk .*|\\| `[a-z_]+` \\| (?:counter|gauge|histogram|summary) )"
+    assert re.findall(entries, page, re.MULTILINE) == re.findall(entries, site, re.MULTILINE) != []
+    assert row in site
+    assert row not in page
 
 
 @pytest.mark.slow

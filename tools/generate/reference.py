@@ -1,7 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge. Of the help of a command
-they have the first sentence; the site has all of it.
+Like the other generated files they are committed, so that they can be read on a forge. Help that the program prints is
+only on the site: of a command all but the first sentence, and that of metrics.
 """
 
 from __future__ import annotations
@@ -37,8 +37,18 @@ def render_reference() -> Mapping[str, str]:
     return {
         f"{FOLDER}/command.md": "\n".join(_command_page(is_whole=False)),
         f"{FOLDER}/flags.md": "\n".join(_flags_page()),
-        f"{FOLDER}/metrics.md": "\n".join(_metrics_page()),
+        f"{FOLDER}/metrics.md": "\n".join(_metrics_page(is_whole=False)),
     }
+
+
+def page_of_site(path: str) -> str | None:
+    """Return a page of the reference with the whole help, by its path from ``docs``; None for other pages."""
+    match path:
+        case "reference/command.md":
+            return "\n".join(_command_page(is_whole=True))
+        case "reference/metrics.md":
+            return "\n".join(_metrics_page(is_whole=True))
+    return None
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -48,11 +58,6 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         cells = (cell.replace("|", "\\|").replace("\n", " ") for cell in row)
         yield f"| {' | '.join(cells)} |"
     yield ""
-
-
-def command_page_of_site() -> str:
-    """Return the page of the command with the whole help of each."""
-    return "\n".join(_command_page(is_whole=True))
 
 
 def _command_page(*, is_whole: bool) -> Iterator[str]:
@@ -167,9 +172,9 @@ def _option(path: str) -> str:
     return f"`{path}`" if value in ("", None) else f"`{path}`, `{value}`"
 
 
-def _metrics_page() -> Iterator[str]:
+def _metrics_page(*, is_whole: bool) -> Iterator[str]:
     yield from ("# Metrics", "", _NOTE, "")
-    yield "`/metrics` serves these metrics, and those in your operator's registry."
+    yield "`/metrics` serves these metrics with their help, and those in your operator's registry."
     yield from ("[Observability](../observability.md#metrics) has TLS and permissions.", "")
     rows = []
     text, labels = asyncio.run(_exposed_metrics())
@@ -181,7 +186,8 @@ def _metrics_page() -> Iterator[str]:
             if not name.startswith(("process_", "python_")) and not name.endswith("_created"):
                 names = ", ".join(f"`{label}`" for label in labels[name.removesuffix("_total")])
                 rows.append((f"`{name}`", types[name], names, text))
-    yield from _table(("metric", "type", "labels", "help"), sorted(rows))
+    columns = 4 if is_whole else 3
+    yield from _table(("metric", "type", "labels", "help")[:columns], sorted(row[:columns] for row in rows))
 
 
 async def _exposed_metrics() -> tuple[str, Mapping[str, Sequence[str]]]:
