@@ -88,9 +88,8 @@ _INTRO: Final = """# Corpus of published bugs
 {headline}
 
 Published studies found these bugs in operators that many clusters run. Each root cause is an operator of a few lines in
-`tests/corpus`, with its cause and its report, beside a twin without the bug. The corpus measures
-[`opsdk verify`](howto/verify.md). A report of a twin is a false alarm, unless it is right: then the twin was repaired
-and measured again, and its docstring or that of its module says so.
+`tests/corpus`, with its cause and its report, beside a twin without the bug. A report of a twin is a false alarm, unless
+it is right: then the twin was repaired and measured again, and its docstring says so.
 
 | column | what found the bug | knows of the bug |
 | --- | --- | --- |
@@ -107,16 +106,14 @@ one case after the other, and writes this page; `make corpus ARGS="--only zookee
 _SCALE_TEXT: Final = """
 ## As much as the studies ran
 
-`make corpus-scale` runs at least as many test plans as Sieve and as many operations as Acto, in one piece. The
-operators of the corpus are small models, on a local API server in virtual time; the studies ran whole operators on real
-clusters. So the times do not compare.
+`make corpus-scale` runs at least as many test plans as Sieve and as many operations as Acto. The studies ran whole
+operators on real clusters, so the times do not compare.
 
 """
 _SIEVE_TEXT: Final = """
-Sieve needed a restart of the operator for its 19 bugs of stale state: the new process reads an API server that is
-behind. An operator on opsdk cannot read the past that way: its first list of each kind is a consistent read, and its
-watches begin there (`tests/corpus/test_restart.py`). The same root causes do harm where a standby with an old view
-becomes the leader. The disturbance `take_over` does that. Exhaustive search has no such option, and finds none of them.
+Sieve's 19 bugs of stale state need a restart: the new process reads an API server that is behind. An operator on opsdk
+cannot read the past that way (`tests/corpus/test_restart.py`). The same root causes do harm where a standby with an old
+view becomes the leader, by the disturbance `take_over`. Exhaustive search has no such option, and finds none of them.
 
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.
 """
