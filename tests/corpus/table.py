@@ -88,8 +88,8 @@ _INTRO: Final = """# Corpus of published bugs
 {headline}
 
 Published studies found these bugs in operators that many clusters run. Each root cause is an operator of a few lines in
-`tests/corpus`, with its cause and its report, beside a twin without the bug. A report of a twin is a false alarm, unless
-it is right: then the twin was repaired and measured again, and its docstring says so.
+`tests/corpus`, with its cause and its report, beside a twin without the bug. A report of a twin is a false alarm,
+unless it is right: then the twin was repaired and measured again, and its docstring says so.
 
 | column | what found the bug | knows of the bug |
 | --- | --- | --- |
