@@ -15,6 +15,7 @@ from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.meta import ManagedFieldsEntry
 from opsdk.children.other_process import Creation, OtherProcess
+from opsdk.fleet import ControllerClass, Fleet, StaticClusters
 from opsdk.testing.running import running
 
 MESSAGE = "Two processes of this operator run without leader election"
@@ -28,6 +29,21 @@ def make_copier(name: str = "copier", options: OperatorOptions | None = None, *,
     async def reconcile(secret: Secret, ctx: Context) -> None:
         child = ConfigMap(metadata=ObjectMeta(name=shared or secret.metadata.name), data={"from": "a secret"})
         await (ctx.apply(child, owner=None) if shared else ctx.apply(child))
+
+    return operator
+
+
+def make_fleet() -> Operator:
+    """Return a replica of a fleet: its controller runs on every replica."""
+    operator = Operator("copier", OperatorOptions(leader_election_namespace="default"))
+    fleet = Fleet(operator, StaticClusters({}))
+
+    @fleet.reconciler(Secret, owns=[ConfigMap], controller_class=ControllerClass.API)
+    async def reconcile(secret: Secret, ctx: Context) -> None:
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=secret.metadata.name)))
+
+    @fleet.reconciler(Secret)
+    async def reconcile_managed(secret: Secret, ctx: Context) -> None: ...
 
     return operator
 
@@ -63,11 +79,12 @@ ELECTION = OperatorOptions(leader_election=True, leader_election_namespace="defa
         (make_copier(), make_copier("other")),
         (make_copier(options=ELECTION), make_copier(options=ELECTION)),
         (make_copier(shared="all"), make_copier("other", shared="everything")),
+        (make_fleet(), make_fleet()),
     ],
-    ids=["another name", "leader election", "a child of several objects"],
+    ids=["another name", "leader election", "a child of several objects", "a fleet"],
 )
 async def test_others_are_not_taken_for_it(first: Operator, second: Operator, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither an operator of another name, nor a standby, nor the other workers of a process."""
+    """Neither an operator of another name, nor a standby, nor the other workers of a process, nor replicas."""
     async with envtest.Environment() as env, Cluster(env.config) as user, running(first, env), running(second, env):
         await create_secrets(user, "a", "b", "c", "d")
     assert not [record for record in caplog.records if MESSAGE in record.getMessage()]
