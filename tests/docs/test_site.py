@@ -59,6 +59,10 @@ FOUND_FIRST = {
     "sidecar": "howto/answers",
     "inject container": "howto/answers",
     "mypy settings": "howto/answers",
+    "finalizer stuck": "howto/finalizers",
+    "multiple namespaces": "howto/cache",
+    "mock": "howto/doubles",
+    "secret rotation": "howto/secrets",
 }
 """The page that the site's search ranks first, by query."""
 ON_PHONES = [
