@@ -1,4 +1,4 @@
-"""The limits of everything that other programs send: one home, with upstream's defaults. docs/security.md lists them.
+"""The limits of everything that other programs send: one home, with upstream's defaults.
 
 A server takes other limits with ``ServeOptions(limits=...)``. The limits of documents and patches are those of the
 Kubernetes API, so that a document which one server accepts is not refused by another.
@@ -36,15 +36,17 @@ class Limits(Options, frozen=True, kw_only=True):
         document_values: the keys and values of a JSON or YAML document, with aliases expanded; more are a 400.
         json_path_values: the values that a JSONPath may visit, for example that of a printer column.
         response_head_bytes: the status line and the headers of a response (net/http: ``MaxResponseHeaderBytes``).
-        object_bytes: the body of a response with one object. kube-apiserver stores objects of at most 3 MiB.
-        list_bytes: the body of any other response that a client reads as a whole: one page of a list, a document.
+        object_bytes: the body of a response with one object; more is a `ResponseLimitError`, also after a write.
+            kube-apiserver stores objects of at most 3 MiB.
+        list_bytes: the body of any other response that a client reads as a whole: one page of a list, a document. More
+            is a `ResponseLimitError`.
         error_bytes: the body of a response that is not 2xx; the rest is dropped.
         informational_responses: 1xx responses before a response (net/http: ``max1xxResponses``).
         inflated_slice_bytes: compressed data is inflated in slices of this size.
         inflated_bytes: from this size on, `inflated_ratio` counts.
         inflated_ratio: the most bytes that one compressed byte of a response may stand for. JSON has up to 50.
         discovery_bytes: a discovery or OpenAPI document of an aggregated server.
-        watch_object_bytes: one line of a watch; a longer one ends the watch.
+        watch_object_bytes: one line of a watch; a longer one ends the watch, and a list follows.
     """
 
     connections: int = 10_000

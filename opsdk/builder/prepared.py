@@ -95,6 +95,7 @@ class PreparedOperator:
         manager.add_readyz_check("user-functions", partial(check_functions, cluster.cache))
         if o.leader_election and self.runs_controllers:
             self._use_election()
+        cluster.has_one_process = self.runs_controllers and not o.leader_election
         add_operator_pages(manager.debug, declaration.name, lambda: declaration.journal, objects=o.debug_objects)
         if (webhooks := declaration.served_webhooks) is not None:
             self.webhook_server = webhooks.serve(manager, cluster, o.webhook, declaration.registered_objects)

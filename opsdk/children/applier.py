@@ -51,6 +51,7 @@ from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.children.former_owners import FormerOwners
 from opsdk.children.memory import Memory
+from opsdk.children.other_process import OtherProcess
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
@@ -123,6 +124,7 @@ class Applier:
             the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
         former_applier: a field manager whose applies, but not updates, are taken over.
         hook: receives a `Contended` record with each log line about a fight with another writer.
+        other_process: warns of another process with the same field manager; None where there may be several.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class Applier:
         former_field_owners: Collection[str] = (),
         former_applier: str = "",
         hook: TelemetryHook | None = None,
+        other_process: OtherProcess | None = None,
     ) -> None:
         if not field_owner:
             raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
@@ -144,6 +147,7 @@ class Applier:
         self._owner = field_owner
         self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
         self._hook = hook or TelemetryHook()
+        self._other_process = other_process
         self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
@@ -305,8 +309,7 @@ class Applier:
         self._report(write.explanation)
         sent = Unstructured.from_tree(declared.tree)
         try:
-            options = WriteOptions(field_owner=self._owner, force=force)
-            await self._client.executor.execute(Apply(obj=sent, options=options, changes=write.changes(force=force)))
+            await self._send(write, sent, force=force)
         except InvalidError as error:
             if write.explanation.reason is ApplyReason.CREATE:
                 error.add_note(_ABSENT)
@@ -322,6 +325,21 @@ class Applier:
         comparison, owned, _ = compare_declared(live_tree, declared, self._owner)
         self._remember(declared, kind, sent, ApplyOutcome(RemainingDifferences.of(comparison), owned))
         return decode_tree(live_tree, kind)
+
+    async def _send(self, write: Send, sent: Unstructured, *, force: bool) -> None:
+        options = WriteOptions(field_owner=self._owner, force=force)
+        apply = Apply(obj=sent, options=options, changes=write.changes(force=force))
+        identity, other = (write.declared.gvk, write.declared.key), self._other_process
+        # Without a record, no other task of this process has created it since the read that did not find it.
+        if other is None or write.explanation.reason is not ApplyReason.CREATE or identity in self._apply_records:
+            await self._client.executor.execute(apply)
+            return
+        statuses: list[int] = []
+        with other.creation(identity) as creation:
+            await self._client.executor.execute(msgspec.structs.replace(apply, answered=statuses.append))
+        child = f"{identity[0].kind} {identity[1]}"
+        for status in statuses:
+            other.check(creation, status, sent.metadata, field_owner=self._owner, child=child)
 
     def _remember(self, declared: Declared, kind: Kind[Any], live: KubeObject, outcome: ApplyOutcome) -> None:
         """Keep the record of a successful apply, to compare with at the next one."""

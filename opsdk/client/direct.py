@@ -25,6 +25,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.operations import (
+    Apply,
     Delete,
     DeleteAllOf,
     Get,
@@ -112,6 +113,8 @@ class DirectClient:
                         response = await self._write(mapping, operation, request)
                     else:
                         response = await self._traced_write(self._annotator, mapping, operation, request)
+                    if isinstance(operation, Apply) and operation.answered is not None:
+                        operation.answered(response.status)
                     target = operation.body if operation.body is not None else operation.obj
                     return self._update_target(response, target, subresource=operation.subresource)
                 case Get():

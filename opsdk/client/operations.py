@@ -5,6 +5,7 @@ Decorators, interceptors, fakes and the cache work on operations. Only `opsdk.cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -101,9 +102,11 @@ class Apply(ObjectWrite, frozen=True, kw_only=True):
     Attributes:
         changes: the caller compared the live object, and the apply changes it. Only such an apply may carry a trace
             context: the annotation would turn an apply without effect into a write.
+        answered: gets the HTTP status of a success: 201 if the apply created the object, else 200.
     """
 
     changes: bool = False
+    answered: Callable[[int], None] | None = None
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):

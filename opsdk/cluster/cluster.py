@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # start-up time: see the properties that import them
     from opsdk.children.applier import Applier
     from opsdk.children.explanation import Explanation
     from opsdk.children.field_applier import FieldApplier
+    from opsdk.children.other_process import OtherProcess
     from opsdk.client.recorder.recorder import EventRecorder
     from opsdk.pods.client import PodClient
 
@@ -81,6 +82,7 @@ class Cluster(Closing):
         mapper: maps kinds to resources.
         transport: the HTTP transport.
         referenced: whole objects of kinds that are cached as metadata, see `opsdk.event.references`.
+        has_one_process: appliers warn of another process with the same field manager. Set it before the first one.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Cluster(Closing):
         )
         self._unrecorded_executor = unrecorded
         self._appliers: dict[tuple[Drift, str], Applier] = {}
+        self.has_one_process = False
         self._running = asyncio.Event()
         self._closed = False
         self._context: contextvars.Context | None = None
@@ -280,8 +283,15 @@ class Cluster(Closing):
                 former_field_owners=self.options.former_field_owners,
                 former_applier=owner if controller else "",
                 hook=self._hook,
+                other_process=self._other_process if self.has_one_process else None,
             )
         return self._appliers[drift, controller]
+
+    @cached_property
+    def _other_process(self) -> OtherProcess:
+        from opsdk.children.other_process import OtherProcess  # noqa: PLC0415 - start-up time: as above
+
+        return OtherProcess()
 
     @cached_property
     def field_applier(self) -> FieldApplier:

@@ -169,6 +169,7 @@ class Fleet:
         """Add the fleet's runner, metrics and debug page to the operator's manager."""
         if not self._declared:
             raise UsageError("the fleet has nothing to run: declare a reconciler with @fleet.reconciler(Kind)")
+        operator.cluster.has_one_process = False
         o = self.options
         namespace = o.namespace or operator.options.leader_election_namespace or operator.cluster.config.namespace
         self._runner = FleetRunner(

@@ -41,11 +41,6 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         """Whether it found the bug: a schedule that breaks the twin too shows something else."""
         return self.is_found and not self.is_alarm
 
-    def __str__(self) -> str:
-        if self.is_found:
-            return f"{'found in the twin too' if self.is_alarm else 'found'}, {self.seconds:.1f} s"
-        return f"{'not found' if self.complete else 'not complete'}, {self.states:,} states, {self.seconds:.1f} s"
-
 
 class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ``opsdk verify`` with its defaults shows of an operator and of its twin, from the declaration alone.
@@ -76,9 +71,6 @@ class DeclaredResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         if self.twin_reported is None:
             return ""
         return next((each for each in self.reported if each not in self.twin_reported), "")
-
-    def __str__(self) -> str:
-        return f"{self.found_by or 'not found'}, {self.seconds:.0f} s"
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,20 +112,6 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     generated_alarms: Sequence[str] = ()
     exhaustive: ExhaustiveResult | None = None
     declared: DeclaredResult | None = None
-
-    @property
-    def alarms(self) -> int:
-        """The number of false alarms."""
-        in_schedules = self.exhaustive is not None and self.exhaustive.is_alarm
-        by_declaration = 0 if self.declared is None else len(self.declared.twin_texts)
-        return len(self.false_alarms) + len(self.generated_alarms) + by_declaration + in_schedules
-
-    @property
-    def generated_text(self) -> str:
-        """What generated custom resources found, for a table."""
-        if self.generated in ("", "-"):
-            return "not found" if self.generated else ""
-        return f"{self.generated}, {self.generated_seconds[0]:.1f} s"
 
 
 class ScaleResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

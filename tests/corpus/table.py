@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -87,57 +88,39 @@ _INTRO: Final = """# Corpus of published bugs
 {headline}
 
 Published studies found these bugs in operators that many clusters run. Each root cause is an operator of a few lines in
-`tests/corpus`, beside a twin without the bug. The corpus measures [`opsdk verify`](howto/verify.md): how many bugs it
-finds, how fast, and what it reports of the twins. A report of a twin is a false alarm, unless it is right: then the
-twin was repaired and measured again, and its docstring or that of its module says so.
+`tests/corpus`, with its cause and its report, beside a twin without the bug. A report of a twin is a false alarm,
+unless it is right: then the twin was repaired and measured again, and its docstring says so.
 
-`make corpus` measures one case after the other, and writes this page. `make corpus ARGS="--only zookeeper"` measures
-some. Guided runs of a broken operator end with the first finding. Random seeds (`opsdk.testing.simulate`) get the same
-time, at least {least:g} seconds. A seed counts if the twin passes it. Each twin runs with all disturbances. Seconds are
-seconds of CPU, those of exhaustive search real seconds.
+| column | what found the bug | knows of the bug |
+| --- | --- | --- |
+| declaration | `opsdk verify` with its defaults reports it of the operator, and not of its twin | nothing |
+| generated | generated custom resources, without disturbances | nothing |
+| guided | each disturbance at each place of a run, until a finding | written actions, {actions:.1f} on average |
+| random | seeds of `opsdk.testing.simulate`, in the same time, at least {least:g} s | the actions, and a check |
+| exhaustive | `opsdk verify --exhaustive` with {bounds}, {limit:g} s on two processors | the actions |
 
-A part of the columns knows the bug. *guided*, *random* and *exhaustive* run actions that were written by hand for each
-bug, {actions:.1f} on average, and *random* has a check by hand too. *declaration* and *generated* know nothing but what
-the operator declares. An empty cell was not measured. Two reports with one cause have one operator, and count once.
-
-- *declaration*: what `opsdk verify` with its defaults reports of the broken operator and not of its twin: with all
-  generated workloads, oracles and disturbances. What it reports of the twin is a false alarm.
-- *guided*: the disturbance that found the bug; "none" if the run without one did.
-- *random*: what a random seed found.
-- *generated*: what generated custom resources found, without disturbances.
-- *exhaustive*: what `opsdk verify --exhaustive` finds within small bounds ({bounds}).
-  Each search has {limit:g} seconds on two processors. "not found" means that no schedule within the bounds is left.
+An empty cell was not measured. Two reports with one cause have one operator, and count once. `make corpus` measures
+one case after the other, and writes this page; `make corpus ARGS="--only zookeeper"` measures some.
+`tests/corpus/results.json` has the disturbance, the oracle and the seconds of each case.
 """
 _SCALE_TEXT: Final = """
 ## As much as the studies ran
 
-`make corpus-scale` runs at least as many test plans as Sieve and as many operations as Acto, in one piece. The plans
-are all guided runs of the twins of Sieve's operators, and those of the broken operators until the first finding. The
-operations are generated for the samples, and for the twins of Acto's operators with one seed after the other.
-
-The operators of the corpus are small models, on a local API server in virtual time. The studies ran whole operators on
-real clusters: the times do not compare. If the minutes are more than half of the CPU minutes, the processors did other
-work at the same time.
+`make corpus-scale` runs at least as many test plans as Sieve and as many operations as Acto. The studies ran whole
+operators on real clusters, so the times do not compare.
 
 """
 _SIEVE_TEXT: Final = """
-Sieve needed a restart of the operator for its 19 bugs of stale state: the new process reads an API server that is
-behind. An operator on opsdk cannot read the past that way. Its first list of each kind is a consistent read, without
-`resourceVersion=0`, and its watches begin there. `tests/corpus/test_restart.py` proves it from the requests of runs.
-The same root causes do harm where two replicas run: a standby with an old view becomes the leader. The disturbance
-`take_over` does that. Exhaustive search has no such option, and finds none of these 19 bugs.
-
-Some reports give no details. Their causes are marked as assumed.
+Sieve's 19 bugs of stale state need a restart: the new process reads an API server that is behind. An operator on opsdk
+cannot read the past that way (`tests/corpus/test_restart.py`). The same root causes do harm where a standby with an old
+view becomes the leader, by the disturbance `take_over`. Exhaustive search has no such option, and finds none of them.
 
 Sieve's own table: 2,380 test plans in 316.6 machine hours on 8 cores, 46 bugs, 8 false positives of 227 failures.
 """
 _ACTO_TEXT: Final = """
-These bugs need no fault: a custom resource is enough. Generated custom resources find them from the definition alone.
-Guided runs, random seeds and exhaustive search use the input that shows the bug, which Acto's own tests contain. They
-find a bug if the result depends on the states that the operator saw before: a stale view hides one of them.
-
-The causes are models of what goes wrong with this input. The code of the real operator may differ. Fifteen of the 56
-bugs are missing: their input is not known, or they need a running container. `tests/corpus/acto` names them.
+These bugs need no fault: a custom resource is enough. The causes are models of what goes wrong with it; the code of the
+real operator may differ. Fifteen of the 56 bugs are missing: their input is not known, or they need a running
+container. `tests/corpus/acto` names them.
 
 Acto's own table: 9,119 operations in about 1,920 machine hours, 56 bugs.
 """
@@ -206,8 +189,10 @@ def _scale_parts(scale: Mapping[str, ScaleResult]) -> Iterator[str]:
             str(len(each.alarms)),
         ])  # fmt: skip
     yield _markdown(rows)
-    if alarms := [f"- `{alarm}`\n" for each in scale.values() for alarm in each.alarms]:
-        yield "\nFalse alarms:\n\n" + "".join(alarms)
+    names = Counter(alarm.partition(",")[0] for each in scale.values() for alarm in each.alarms)
+    if names:
+        counted = ", ".join(f"{count} of {name}" for name, count in names.items())
+        yield f"\nFalse alarms: {counted} (`tests/corpus/scale.json`).\n"
 
 
 def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[str]:
@@ -216,10 +201,20 @@ def _study_parts(study: Study, cases: Sequence[CorpusCase], results: Mapping[str
     yield f"\n## {study.value}\n"
     yield _SIEVE_TEXT if study is Study.SIEVE else _ACTO_TEXT
     yield "\n" + _projects_table(cases, results)
-    yield "\n" + _bugs_table(cases, results)
+    missed = [f"- {case.name}: {case.out_of_reach or case.cause}\n" for case in _missed(cases, results)]
+    if missed:
+        yield "\nNot found from the declaration:\n\n" + "".join(missed)
     alarms = [f"- {name}: `{text}`\n" for name, text in _false_alarms(cases, results)]
     if alarms:
         yield "\nFalse alarms:\n\n" + "".join(alarms)
+
+
+def _missed(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[CorpusCase]:
+    """Yield the cases whose bug the command was expected to find, and did not."""
+    for case in distinct(cases):
+        declared = _declared(case, results)
+        if case.out_of_reach or (declared is not None and not declared.found_by):
+            yield case
 
 
 def _false_alarms(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> Iterator[tuple[str, str]]:
@@ -234,46 +229,31 @@ def _false_alarms(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]
 
 
 def _projects_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> str:
-    """Return a row for each operator of the study: its bugs by pattern, those that were found, runs and seconds."""
-    cases = distinct(cases)
-    patterns = list(dict.fromkeys(case.pattern for case in cases))
-    projects = list(dict.fromkeys(case.project for case in cases))
-    rows = [
-        [
-            "operator",
-            *patterns,
-            "total",
-            "declaration",
-            "guided",
-            "random",
-            "generated",
-            "exhaustive",
-            "out of reach",
-            "guided runs",
-            "seconds",
-            "false alarms",
-        ]
-    ]
-    for title, part in [
-        *((project, [case for case in cases if case.project == project]) for project in projects),
-        ("**total**", cases),
-    ]:
-        measured = [results[case.name] for case in part if case.name in results]
-        rows.append([
-            title,
-            *(str(sum(case.pattern == pattern for case in part)) for pattern in patterns),
-            str(len(part)),
-            _count([bool(each.declared.found_by) for each in measured if each.declared is not None], part),
-            _count([each.is_found for each in measured if each.twin_runs], part),
-            _count([each.random > 0 for each in measured if each.random_seeds], part),
-            _count([each.generated != "-" for each in measured if each.generated], part),
-            _count([each.exhaustive.is_counted for each in measured if each.exhaustive is not None], part),
-            str(sum(bool(case.out_of_reach) for case in part)),
-            f"{sum(each.runs + each.twin_runs for each in measured):,}",
-            f"{sum(each.seconds + each.twin_seconds + sum(each.generated_seconds) for each in measured):,.1f}",
-            str(sum(each.alarms for each in measured)),
-        ])  # fmt: skip
+    """Return a row for each operator of the study: its reports, and how many of its bugs were found."""
+    counted = distinct(cases)
+    rows = [["operator", "reports", "bugs", "declaration", "generated", "guided", "random", "exhaustive"]]
+    for project in dict.fromkeys(case.project for case in cases):
+        reports = ", ".join(_link(case) for case in cases if case.project == project)
+        rows.append([project, reports, *_counts([case for case in counted if case.project == project], results)])
+    rows.append(["**total**", str(len(cases)), *_counts(counted, results)])
     return _markdown(rows)
+
+
+def _link(case: CorpusCase) -> str:
+    return f"[{case.name.rpartition('-')[2]}]({case.report})"
+
+
+def _counts(part: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> list[str]:
+    """Return the number of the bugs, and how many each way found."""
+    measured = [results[case.name] for case in part if case.name in results]
+    return [
+        str(len(part)),
+        _count([bool(each.declared.found_by) for each in measured if each.declared is not None], part),
+        _count([each.generated != "-" for each in measured if each.generated], part),
+        _count([each.is_found for each in measured if each.twin_runs], part),
+        _count([each.random > 0 for each in measured if each.random_seeds], part),
+        _count([each.exhaustive.is_counted for each in measured if each.exhaustive is not None], part),
+    ]
 
 
 def _count(found: Sequence[bool], part: Sequence[CorpusCase]) -> str:
@@ -281,26 +261,6 @@ def _count(found: Sequence[bool], part: Sequence[CorpusCase]) -> str:
     if not found:
         return ""
     return str(sum(found)) if len(found) == len(part) else f"{sum(found)} of {len(found)}"
-
-
-def _bugs_table(cases: Sequence[CorpusCase], results: Mapping[str, CaseResult]) -> str:
-    """Return a row for each bug."""
-    rows = [["bug", "cause", "declaration", "guided", "generated", "exhaustive"]]
-    first = {case.operator: case.name for case in distinct(cases)}
-    for case in cases:
-        result = results.get(case.name, CaseResult(name=case.name))
-        guided = "out of reach" if case.out_of_reach else "not found" if result.twin_runs else ""
-        if result.is_found:
-            guided = f"`{result.disturbance.kind.value}`" if result.disturbance else "none"
-        rows.append([
-            f"[{case.name}]({case.report})",
-            case.cause if first[case.operator] == case.name else f"{case.cause} As {first[case.operator]}.",
-            str(_declared(case, results) or ""),
-            guided,
-            result.generated_text,
-            str(result.exhaustive or ""),
-        ])  # fmt: skip
-    return _markdown(rows)
 
 
 def _markdown(rows: Iterable[Sequence[str]]) -> str:

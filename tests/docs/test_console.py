@@ -136,11 +136,6 @@ def make_project(shell: Shell) -> None:
     shutil.copy(ROOT / "samples/greeter/greeter.py", shell.folder)
 
 
-def make_greeter(shell: Shell) -> None:
-    """The greeter, outside of a project."""
-    shutil.copy(ROOT / "samples/greeter/greeter.py", shell.folder)
-
-
 def _make_project(shell: Shell, group: str, kind: str) -> None:
     shell.run("opsdk init demo")
     shell.folder /= "demo"
@@ -243,7 +238,6 @@ PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/howto/etcd.md": make_bookshelf,
     "docs/howto/lifecycles.md": make_finalizers,
     "docs/howto/plan.md": make_repository,
-    "docs/howto/verify.md": make_greeter,
     "docs/howto/verify-kubebuilder.md": make_kubebuilder,
     "docs/rbac.md": make_nothing,
     "docs/simulation.md": make_nothing,

@@ -28,7 +28,7 @@ WORDS = {
     "wait for a Deployment": "ready=",
     "exclude namespaces": "metadata.namespace!=",
     "add a version": "opsdk create version",
-    "adopt": "controller\nreference",
+    "adopt": "controller reference",
     "two controllers": "one informer",
     "another cluster": "KindSource",
     "memory": "transform",
@@ -38,6 +38,14 @@ WORDS = {
     "minimal permissions": "rbac=",
     "multiple replicas": "--leader-elect",
     "gracefully": "--shutdown-timeout",
+    "two operators": "--leader-elect",
+    "FastAPI": "lifespan",
+    "share code": "implied=True",
+    "slow REST API": "max_concurrent_reconciles",
+    "password": "create_once",
+    "immutable": "422",
+    "sidecar": 'operations=["CREATE"]',
+    "mypy": "no plugin",
 }
 """Words of a question, and what its answer contains."""
 
@@ -64,7 +72,8 @@ def test_a_question_leads_to_its_answer(words: str, answer: str) -> None:
     """A question with these words leads to a page, or a section, that contains its answer."""
     targets = [link for question, link in ROWS if words.casefold() in question.casefold()]
     assert targets, f"no question has the words {words!r}"
-    assert any(answer in section_of(link) for link in targets), f"{targets} do not contain {answer!r}"
+    answers = [" ".join(section_of(link).split()) for link in targets]
+    assert any(answer in text for text in answers), f"{targets} do not contain {answer!r}"
 
 
 def section_of(link: str) -> str:

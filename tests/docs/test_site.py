@@ -23,6 +23,7 @@ from opsdk.cli.app import app
 from tests.docs.site_browser import CHROMIUM, too_wide
 from tests.docs.site_search import SiteSearch
 from tools.generate.public_api import read_products
+from tools.generate.reference import page_of_site
 
 INNER = {"Fence", "as_handler", "is_async"}
 """Names of the reference that opsdk needs, and authors do not."""
@@ -49,6 +50,19 @@ FOUND_FIRST = {
     "backoff": "howto/retries",
     "pause": "howto/pause",
     "simulation": "simulation",
+    "two operators": "howto/leader-election",
+    "fastapi": "howto/answers",
+    "share code": "howto/answers",
+    "slow api": "howto/answers",
+    "password": "howto/secrets",
+    "immutable": "howto/answers",
+    "sidecar": "howto/answers",
+    "inject container": "howto/answers",
+    "mypy settings": "howto/answers",
+    "finalizer stuck": "howto/finalizers",
+    "multiple namespaces": "howto/cache",
+    "mock": "howto/doubles",
+    "secret rotation": "howto/secrets",
 }
 """The page that the site's search ranks first, by query."""
 ON_PHONES = [
@@ -200,6 +214,22 @@ def public_names() -> set[str]:
     return set(opsdk.__all__).union(*(names_of_entry(*match.groups()) for match in OPTIONS.finditer(texts)))
 
 
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [
+        ("reference/command.md", "| `--fail-on` | consequences that exit with 3; default: all dangerous ones |"),
+        ("reference/metrics.md", "| `opsdk_informer_objects` | gauge | `informer` | Objects in the store. |"),
+    ],
+)
+def test_the_site_has_the_help_of_commands_and_metrics(path: str, row: str) -> None:
+    """The pages that are committed have the same commands and metrics, without it."""
+    page, site = (DOCS / path).read_text(), page_of_site(path) or ""
+    entries = "^(?:## opsdk .*|\\| `[a-z_]+` \\| (?:counter|gauge|histogram|summary) )"
+    assert re.findall(entries, page, re.MULTILINE) == re.findall(entries, site, re.MULTILINE) != []
+    assert row in site
+    assert row not in page
+
+
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     """``mkdocs build --strict`` has no warnings, the pages load nothing from other hosts, fit phones, and are found."""
@@ -219,6 +249,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
         )
         assert not loaded, f"{page.name} loads {loaded}"
     references = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
+    assert "Options of several commands" in references
     assert re.findall(r"(?:Upstream|Deviates): [^<]*", references) == []
     assert_reference(read_site(tmp_path / "site"), tmp_path / "site")
     if CHROMIUM is not None and importlib.util.find_spec("playwright") is not None:

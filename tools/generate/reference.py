@@ -1,6 +1,7 @@
 """Makes the pages of the reference that are tables of the program itself: command, flags and metrics.
 
-Like the other generated files they are committed, so that they can be read on a forge.
+Like the other generated files they are committed, so that they can be read on a forge. Help that the program prints is
+only on the site: of a command all but the first sentence, and that of metrics.
 """
 
 from __future__ import annotations
@@ -34,10 +35,20 @@ _SHARED = 3
 def render_reference() -> Mapping[str, str]:
     """Return the generated pages by their paths."""
     return {
-        f"{FOLDER}/command.md": "\n".join(_command_page()),
+        f"{FOLDER}/command.md": "\n".join(_command_page(is_whole=False)),
         f"{FOLDER}/flags.md": "\n".join(_flags_page()),
-        f"{FOLDER}/metrics.md": "\n".join(_metrics_page()),
+        f"{FOLDER}/metrics.md": "\n".join(_metrics_page(is_whole=False)),
     }
+
+
+def page_of_site(path: str) -> str | None:
+    """Return a page of the reference with the whole help, by its path from ``docs``; None for other pages."""
+    match path:
+        case "reference/command.md":
+            return "\n".join(_command_page(is_whole=True))
+        case "reference/metrics.md":
+            return "\n".join(_metrics_page(is_whole=True))
+    return None
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -49,15 +60,20 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield ""
 
 
-def _command_page() -> Iterator[str]:
+def _command_page(*, is_whole: bool) -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
-    yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` prints all options of a command.", "")
+    yield "`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` and the site have the options and examples of"
+    yield from ("each command.", "")
     commands = list(_commands(typer.main.get_command(app), ("opsdk",)))
     shared = _shared_rows(command for _, command in commands)
-    yield from ("## Options of several commands", "")
-    yield from _table(("argument or option", "meaning"), sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower()))
+    if is_whole:
+        yield from ("## Options of several commands", "")
+        rows = sorted(shared, key=lambda row: row[0].lstrip("`-<[").lower())
+        yield from _table(("argument or option", "meaning"), rows)
     for words, command in commands:
-        yield from _command(words, command, shared)
+        yield from (f"## {' '.join(words)}", "")
+        paragraphs = _paragraphs(command)
+        yield from _help_and_options(paragraphs, command, shared) if is_whole else (paragraphs[0], "")
 
 
 def _shared_rows(commands: Iterable[_Command]) -> Mapping[_Row, str]:
@@ -77,10 +93,12 @@ def _commands(command: _Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
         yield from _commands(command.load(name), (*words, name))
 
 
-def _command(words: tuple[str, ...], command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
-    """Yield the section of a command; the options in `shared` are only named."""
-    yield from (f"## {' '.join(words)}", "")
-    paragraphs = [" ".join(part.split()) for part in (command.help or "").replace("\b", "").strip().split("\n\n")]
+def _paragraphs(command: _Command) -> list[str]:
+    return [" ".join(part.split()) for part in (command.help or "").replace("\b", "").strip().split("\n\n")]
+
+
+def _help_and_options(paragraphs: Sequence[str], command: _Command, shared: Mapping[_Row, str]) -> Iterator[str]:
+    """Yield the help, the examples and the options of a command; the options in `shared` are only named."""
     examples = [f"    {text}" for text in paragraphs if text.startswith("opsdk ")]
     for text in paragraphs:
         if not text.startswith("opsdk "):
@@ -154,9 +172,9 @@ def _option(path: str) -> str:
     return f"`{path}`" if value in ("", None) else f"`{path}`, `{value}`"
 
 
-def _metrics_page() -> Iterator[str]:
+def _metrics_page(*, is_whole: bool) -> Iterator[str]:
     yield from ("# Metrics", "", _NOTE, "")
-    yield "`/metrics` serves these metrics, and those in your operator's registry."
+    yield "`/metrics` serves these metrics with their help, and those in your operator's registry."
     yield from ("[Observability](../observability.md#metrics) has TLS and permissions.", "")
     rows = []
     text, labels = asyncio.run(_exposed_metrics())
@@ -168,7 +186,8 @@ def _metrics_page() -> Iterator[str]:
             if not name.startswith(("process_", "python_")) and not name.endswith("_created"):
                 names = ", ".join(f"`{label}`" for label in labels[name.removesuffix("_total")])
                 rows.append((f"`{name}`", types[name], names, text))
-    yield from _table(("metric", "type", "labels", "help"), sorted(rows))
+    columns = 4 if is_whole else 3
+    yield from _table(("metric", "type", "labels", "help")[:columns], sorted(row[:columns] for row in rows))
 
 
 async def _exposed_metrics() -> tuple[str, Mapping[str, Sequence[str]]]:

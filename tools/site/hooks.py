@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tools.generate.reference import page_of_site
 from tools.site.links import link_names, targets_of
 
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
@@ -19,11 +20,11 @@ _BOOSTS = {"howto/": 2.0, "reference/": 0.2, "behaviours.md": 0.2, "architecture
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Set how high the search ranks a page, unless its front matter does."""
+    """Set how high the search ranks a page, unless its front matter does; write the help of commands and metrics."""
     for start, boost in _BOOSTS.items():
         if page.file.src_uri.startswith(start):
             page.meta.setdefault("search", {"boost": boost})
-    return markdown
+    return page_of_site(page.file.src_uri) or markdown
 
 
 def on_page_content(html: str, *, page: Any = None, config: Any = None, **_: Any) -> str:
