@@ -24,7 +24,6 @@ from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.manager.debug import DebugPages, memory_page
 from opsdk.manager.manager import Manager, ManagerOptions
-from opsdk.manager.phases import Phase
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 
@@ -42,8 +41,8 @@ async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, st
 
 def port_of(manager: Manager) -> int:
     """Where the debug pages are."""
-    (server,) = manager._groups[Phase.HTTP]._runnables
-    return int(server.port)  # type: ignore[attr-defined]
+    (server,) = manager.http_servers
+    return server.port
 
 
 @asynccontextmanager
@@ -118,7 +117,7 @@ async def test_the_pages_of_a_running_operator() -> None:
 
 async def test_pages_exist_only_where_they_are_on() -> None:
     """Off by default; then tasks have no ages and the loop no factory. Unknown pages are 404, writes are 405."""
-    assert not Manager()._groups[Phase.HTTP]._runnables
+    assert not Manager().http_servers
     async with serving() as (_, port):
         assert (await fetch(port, "/debug"))[0] == 200
         assert (await fetch(port, "/debug/none"))[0] == 404
