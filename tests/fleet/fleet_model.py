@@ -79,6 +79,8 @@ class Member:
                 labels=member_labels(o.name, version),
             )
         )
+        self.has_no_lease = False
+        """The last renewal found that the lease was deleted: the next one creates it."""
         self.dead = False
         self.frozen_until = 0.0
         self.blind_until = 0.0
@@ -99,17 +101,20 @@ class Member:
             self.dead = True
             model.at(model.rng.uniform(0, 3), model.spawn)
             return
-        lease = self.election.desired_record(EPOCH + timedelta(seconds=began))
+        rules = LeaderElectionRules(self.election.options) if self.has_no_lease else self.election
+        lease = rules.desired_record(EPOCH + timedelta(seconds=began))
 
         def answered(result: Lease | None) -> None:
+            self.has_no_lease = False
             if result is not None:
                 self.election.acquired(result, began, model.now)
-            else:  # the lease was deleted, or an answer was lost: read it, as the elector does
-                stored = model.server.leases.get(lease.metadata.name)
-                if stored is None:
-                    self.election._observed = None
-                else:
-                    self.election.observed(stored, model.now)
+                return
+            # The lease was deleted, or an answer was lost: read it, as the elector does.
+            stored = model.server.leases.get(lease.metadata.name)
+            if stored is None:
+                self.has_no_lease = True
+            else:
+                self.election.observed(stored, model.now)
 
         model.request(self, lambda: model.server.write(lease), answered)
         model.at(model.options.retry_period, lambda: model.on(self, self.renew))

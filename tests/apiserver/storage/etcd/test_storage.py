@@ -121,10 +121,10 @@ async def test_readers_share_one_watch(etcd: EtcdCluster) -> None:
         readers = [await storage.watch(prefix) for prefix in (P, f"{P}a", P) for _ in range(10)]
         await put(storage, "a", "b")
         assert [await names(reader, 1) for reader in readers] == [["a"]] * 30
-        assert len(storage._watches._feeds) == 1
+        assert storage.etcd_watches == 1
         for reader in readers:
             reader.close()
-        assert not storage._watches._feeds
+        assert storage.etcd_watches == 0
 
 
 async def test_a_late_watch_reads_etcd_and_then_joins(etcd: EtcdCluster) -> None:
@@ -136,11 +136,11 @@ async def test_a_late_watch_reads_etcd_and_then_joins(etcd: EtcdCluster) -> None
         await put(storage, *first)
         assert await names(shared, 10) == first
         late = await storage.watch(P, start)
-        assert len(storage._watches._feeds) == 2
+        assert storage.etcd_watches == 2
         assert await names(late, 10) == first
         await put(storage, "z")
         assert (await names(late, 1), await names(shared, 1)) == (["z"], ["z"])
-        assert len(storage._watches._feeds) == 1
+        assert storage.etcd_watches == 1
         shared.close()
         await put(storage, "zz")
         assert await names(late, 1) == ["zz"]
@@ -150,7 +150,7 @@ async def test_no_reader_waits_for_a_task_that_ended(etcd: EtcdCluster) -> None:
     """If the task of a watch ends by a defect, its readers end with `CompactedError`, and new ones work."""
     async with EtcdStorage(options_for(etcd)) as storage:
         watch = await storage.watch(P)
-        [task] = storage._watches._feeds.values()
+        [task] = [task for task in asyncio.all_tasks() if task.get_name() == f"etcd-watches/{P}".rstrip("/")]
         task.cancel()
         with pytest.raises(CompactedError):
             await names(watch, 1)
@@ -336,7 +336,7 @@ async def test_cancelled_calls_leave_nothing_behind(etcd: EtcdCluster, seed: int
                 await asyncio.sleep(0)
             rng.choice(pending).cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert not storage._watches._feeds
+        assert storage.etcd_watches == 0
         await put(storage, "last")
 
 
