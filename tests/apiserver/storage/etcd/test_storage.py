@@ -201,7 +201,7 @@ async def test_a_restored_cluster_ends_the_watches(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
+async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the changes behind a watch are compacted before it can go on, it ends with `CompactedError`."""
     with EtcdCluster(tmp_path) as cluster:
         options = options_for(cluster)
@@ -209,15 +209,15 @@ async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
             watch = await storage.watch(P)
             await put(storage, "a")
             assert await names(watch, 1) == ["a"]
-            compacted, open_watch = asyncio.Event(), storage._client.watch
+            compacted, open_watch = asyncio.Event(), EtcdClient.watch
 
             @asynccontextmanager
-            async def late(request: Any) -> AsyncIterator[Any]:
+            async def late(client: EtcdClient, request: Any) -> AsyncIterator[Any]:
                 await compacted.wait()
-                async with open_watch(request) as responses:
+                async with open_watch(client, request) as responses:
                     yield responses
 
-            storage._client.watch = late  # type: ignore[method-assign,assignment]
+            monkeypatch.setattr(EtcdClient, "watch", late)
             cluster.members[0].kill()
             cluster.restart(cluster.members[0])
             assert await storage.get(f"{P}a")
