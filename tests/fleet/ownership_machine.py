@@ -330,13 +330,13 @@ def _replica_parts(replica: Replica) -> tuple[Any, ...]:
 
 
 def _rules_parts(rules: OwnershipRules) -> tuple[Any, ...]:
-    read = (rules._read_at, rules._has_read, rules._missing_since)
-    choice = (encode_canary(rules.canary) if rules.canary is not None else "", rules.canary_problem)
-    return rules.leaving, read, rules.membership._members, rules.membership._read_at, rules._shards, choice
+    """Return all attributes but constants and the cache."""
+    return tuple(part for name, part in vars(rules).items() if name not in ("identity", "options", "_placement_cache"))
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     OwnershipRules: _rules_parts,
+    Canary: lambda canary: (encode_canary(canary),),
     Lease: lambda lease: (
         lease.metadata.name,
         lease.metadata.uid,

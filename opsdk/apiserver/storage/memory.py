@@ -100,8 +100,10 @@ class MemoryStorage:
         self._listeners: Sequence[tuple[Listener, tuple[str, ...]]] = ()
 
     def __repr__(self) -> str:
-        count = sum(len(b.objects) for b in self._buckets.values())
-        return f"<{type(self).__name__} at revision {self._revision}: {count} objects>"
+        objects = sum(len(bucket.objects) for bucket in self._buckets.values())
+        watches = sum(len(bucket.watches) for bucket in self._buckets.values())
+        held = f"{objects} objects of {len(self._buckets)} resources, {watches} watches"
+        return f"<{type(self).__name__} at revision {self._revision}: {held}>"
 
     @property
     def current_rv(self) -> int:
