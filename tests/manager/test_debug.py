@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from debug_rows import debug_rows
 
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.meta import ObjectMeta
@@ -173,7 +174,7 @@ async def test_runnables_share_a_page() -> None:
     pages = DebugPages()
     pages.extend("clusters", lambda: [1])
     pages.extend("/debug/clusters", lambda: iter([2, 3]))
-    assert pages._pages["clusters"][1]() == [1, 2, 3]
+    assert await debug_rows(pages, "clusters") == [1, 2, 3]
     for path in ("", "/debug/", "a/b"):
         with pytest.raises(UsageError, match="/debug/name"):
             pages.add(path, list)
