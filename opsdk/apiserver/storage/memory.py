@@ -134,13 +134,11 @@ class MemoryStorage:
     async def get(self, key: str) -> JsonObject:
         if (metrics := self.metrics) is None:
             return self.get_now(key)
-        began, bucket = metrics.clock(), self._bucket(key)
+        began = metrics.clock()
         try:
-            return bucket.objects[key]
-        except KeyError:
-            raise KeyNotFoundError(key) from None
+            return self.get_now(key)
         finally:
-            metrics.observe("get", bucket.name, began)
+            metrics.observe("get", bucket_of(key), began)
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         if (metrics := self.metrics) is None:
