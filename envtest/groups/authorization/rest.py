@@ -18,7 +18,6 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "authorization.k8s.io"
-_INVALID = "FieldValueInvalid"
 _MINE = ("managedFields",)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 

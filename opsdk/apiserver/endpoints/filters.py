@@ -26,7 +26,6 @@ from opsdk.errors import ApiError, UnauthorizedError
 from opsdk.http.server.response import HttpResponse
 
 _LOG = logging.getLogger("opsdk.apiserver")
-_WARNING_LIMIT = 256
 
 Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 """Wraps a handler: it may change the call and the response, or respond itself."""
