@@ -143,10 +143,6 @@ def _each(objs: Any) -> Iterable[Any]:
     return objs if isinstance(objs, list | tuple | set) else (objs,)
 
 
-def _uid_of(obj: Any) -> str:
-    return str((obj.get("metadata") or {}).get("uid", "")) if isinstance(obj, Mapping) else ""
-
-
 class _DictMetadata:
     """The metadata of a dict."""
 

@@ -52,10 +52,6 @@ class FilterChain:
         """The names, outermost first."""
         return [f.name for f in self._filters]
 
-    def insert_before(self, name: str, added: NamedFilter) -> None:
-        """Insert a filter before the named one."""
-        self._filters.insert(self.names.index(name), added)
-
     def insert_after(self, name: str, added: NamedFilter) -> None:
         """Insert a filter after the named one."""
         self._filters.insert(self.names.index(name) + 1, added)
