@@ -216,7 +216,7 @@ class StaticMapper(RestMapper):
     def __init__(self, mappings: Sequence[RestMapping]) -> None:
         super().__init__(_StaticSource(ServedResource(mappings=mappings, failures={})))
 
-    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:  # noqa: ARG002 - of the mapper
+    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:
         """Return True: fixed mappings say nothing about subresources."""
         return True
 

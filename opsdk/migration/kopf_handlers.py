@@ -47,7 +47,7 @@ ABSENT: Final = FilterToken.ABSENT
 
 
 # ------------------------------------------------------------------ functions that handlers call
-def post_event(objs: Any, *, type: str = "Normal", reason: str, message: str = "") -> None:  # noqa: A002 - kopf's keyword
+def post_event(objs: Any, *, type: str = "Normal", reason: str, message: str = "") -> None:
     """Record an Event about objects, from a handler.
 
     Args:

@@ -30,7 +30,7 @@ class SelfSubjectReviews:
     def __init__(self) -> None:
         self.strategy = Strategy()
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         meta = {"creationTimestamp": context.timestamp()}
         return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
@@ -43,7 +43,7 @@ class TokenReviews:
         self.strategy = Strategy()
         self._bearer = bearer
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         spec = obj.get("spec") or {}
         token = spec.get("token", "")
         if not token:

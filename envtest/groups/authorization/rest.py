@@ -50,7 +50,7 @@ class AccessReviews:
         self._subject = subject
         self._local = local
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
         if causes:
@@ -173,7 +173,7 @@ class RulesReviews:
         self.strategy = Strategy()
         self._resolver = resolver
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         namespace = (obj.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise api_errors.bad_request("no namespace on request")

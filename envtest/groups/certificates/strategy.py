@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CertificateSigningRequests: the server sets the requester; approval and status are subresources.
 
 Upstream: pkg/registry/certificates/certificates (v1.36)

@@ -175,7 +175,7 @@ class ServerConnection(SharedBufferProtocol):
         # TLS connections cannot be half-closed.
         return bool(self._queue) and self._scope["scheme"] == "http"
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
         self._service.discard(self)
         self._requests.close()

@@ -89,7 +89,7 @@ class ServingCertificate:
         except ConfigError as error:
             self.failures += 1
             self._hook.record(CertificateRead(failed=True))
-            log.error("the new certificate is not used, the old one stays: %s", error)  # noqa: TRY400 - it names the file
+            log.error("the new certificate is not used, the old one stays: %s", error)
             return False
         self._loaded_files = content
         self._hook.record(CertificateRead(failed=False))

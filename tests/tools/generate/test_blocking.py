@@ -39,7 +39,7 @@ class Numbers:
         number: int,
         /,
         *,
-        max: int = 3,  # noqa: A002 - as in Go
+        max: int = 3,
     ) -> None:
         if number > max:
             raise ValueError(number)
