@@ -12,6 +12,7 @@ import argparse
 import ast
 import gc
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -222,13 +223,22 @@ def _vague_names(modules: Iterable[Module]) -> list[Finding]:
     ]
 
 
+def late_libraries() -> frozenset[str]:
+    """Return the libraries that `pyproject.toml` bans from the top of modules; it has the reason for all of them."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    return frozenset(lint["flake8-tidy-imports"]["banned-module-level-imports"])
+
+
 def lazy_imports(house: House) -> list[Finding]:
     """Imports inside functions without a comment that gives the reason, on the line, above it or at the start."""
     findings = []
+    late = late_libraries()
     for module in house.modules:
         lines = module.text.splitlines()
         for node, target in module.imports:
             if not node.col_offset or not any(node.lineno in _lines(function) for function in module.functions):
+                continue
+            if target.split(".")[0] in late:
                 continue
             nearby = lines[node.lineno - 2 : node.lineno]
             reasons = [line.split("#", 1)[1] for line in nearby if "#" in line]
