@@ -46,6 +46,9 @@ VAGUE = frozenset(
 )
 """Names that say nothing of what a local holds."""
 
+NAMED_TUPLE = frozenset(["_asdict", "_fields", "_make", "_replace"])
+"""Public names of named tuples, in spite of their underscore."""
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -214,6 +217,20 @@ def one_word_tests(house: House) -> list[Finding]:
     ]
 
 
+def private_attributes_of_tests(house: House) -> list[Finding]:
+    """Attributes of other objects in tests that begin with an underscore."""
+    return [
+        module.find(node, node.attr)
+        for module in house.tests
+        for node in module.nodes
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in NAMED_TUPLE
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+
+
 def _vague_names(modules: Iterable[Module]) -> list[Finding]:
     return [
         module.find(node, node.id)
@@ -316,6 +333,7 @@ MEASURES = (
     Measure(name="vague locals", limit=23, count=vague_locals),
     Measure(name="vague locals of tests", limit=7, count=vague_locals_of_tests),
     Measure(name="one-word tests", limit=15, count=one_word_tests),
+    Measure(name="private attributes of others in tests", limit=59, count=private_attributes_of_tests),
     Measure(name="lazy imports without a reason", limit=0, count=lazy_imports),
     Measure(name="own imports under TYPE_CHECKING without a reason", limit=0, count=own_type_checking_imports),
     Measure(name="modules in the largest folder", limit=39, count=largest_folder),
