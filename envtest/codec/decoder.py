@@ -131,7 +131,7 @@ def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     return whole_numbers(value)
 
 
-def _unchanged(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
+def _unchanged(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
@@ -313,7 +313,7 @@ def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     return read_micro_time(value)
 
 
-def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
+def _json(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
@@ -326,7 +326,7 @@ def _int_or_string(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
-def _quantity(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - as above
+def _quantity(value: JsonValue, context: DecodeContext) -> JsonValue:
     return canonical(value.strip() if isinstance(value, str) else json.dumps(value))
 
 

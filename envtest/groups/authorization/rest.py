@@ -24,12 +24,12 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 Subject = Callable[[Context, JsonObject], User]
 
 
-def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
+def self_subject(context: Context, spec: JsonObject) -> User:
     """Return the user of the request, as the subject of a self review."""
     return context.user
 
 
-def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
+def review_subject(context: Context, spec: JsonObject) -> User:
     """Return the subject that the review names."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
