@@ -39,7 +39,7 @@ class Numbers:
         number: int,
         /,
         *,
-        max: int = 3,
+        max: int = 3,  # noqa: A002 - as in Go
     ) -> None:
         if number > max:
             raise ValueError(number)
