@@ -29,7 +29,6 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"
-_PREFIX = "io.k8s.apimachinery.pkg."
 _GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
 
 

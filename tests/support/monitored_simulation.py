@@ -143,7 +143,7 @@ class MonitoredRun:
         during: float = DURING,
         once: bool = False,
     ) -> None:
-        self._simulation, self._fault, self._workload = simulation, fault, workload
+        self._fault, self._workload = fault, workload
         self._before, self._during, self._once = before, during, once
         self._scrapes = Scrapes()
         self._cluster = SimulatedCluster(simulation, Observer())

@@ -9,7 +9,6 @@ Upstream: net/http/server.go (Go 1.25)
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -31,7 +30,6 @@ from opsdk.http.server.unread import UnreadBuffer
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
-_LOG = logging.getLogger("opsdk.http.server")
 _WRITE_BUFFER: Final = 64 * 1024
 """Bytes of responses to buffer for a client that does not read."""
 _LINGER_SECONDS: Final = 0.5
