@@ -85,7 +85,7 @@ class ServeOptions:
 
 
 class WebServer(Closing):
-    """Serves one application. An async context manager.
+    """Serves one application, until it is closed for good. An async context manager.
 
     ::
 
