@@ -96,7 +96,6 @@ class Watcher:
         self.lines = 0
         self.kept: list[bytes] = []
         self.ended = False
-        self._rest = b""
 
     def on_body(self, data: bytes) -> None:
         """See httptools."""

@@ -29,7 +29,6 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"
-_PREFIX = "io.k8s.apimachinery.pkg."
 _GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
 
 
@@ -131,7 +130,7 @@ def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     return whole_numbers(value)
 
 
-def _unchanged(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
+def _unchanged(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
@@ -313,7 +312,7 @@ def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     return read_micro_time(value)
 
 
-def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
+def _json(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
@@ -326,7 +325,7 @@ def _int_or_string(value: JsonValue, context: DecodeContext) -> JsonValue:
     return value
 
 
-def _quantity(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - as above
+def _quantity(value: JsonValue, context: DecodeContext) -> JsonValue:
     return canonical(value.strip() if isinstance(value, str) else json.dumps(value))
 
 

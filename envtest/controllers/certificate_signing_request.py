@@ -40,8 +40,8 @@ class RequestedCertificate:
     @classmethod
     def read(cls, pem: bytes) -> RequestedCertificate:
         """Parse a PEM request; `ValueError` if it does not parse."""
-        from cryptography import x509  # noqa: PLC0415 - takes long to load
-        from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
+        from cryptography import x509
+        from cryptography.x509.oid import NameOID
 
         request = x509.load_pem_x509_csr(pem)
         names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

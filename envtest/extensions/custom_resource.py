@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """One version of a custom resource: decoding, defaulting, validation, storage.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CustomResourceDefinitions: defaulting, validation and strategy.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (v1.36)

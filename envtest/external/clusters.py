@@ -271,7 +271,7 @@ class RealBinaries(ClusterTarget):
         await self._run(command, directory, config, "/readyz")
         loop = asyncio.get_running_loop()
         end = loop.time() + _NAMESPACE_SECONDS
-        while not await _answers(config, "/api/v1/namespaces/default"):
+        while not await answers(config, "/api/v1/namespaces/default"):
             if loop.time() >= end:
                 raise ConfigError("the namespace default did not exist in time")
             await asyncio.sleep(_POLL)
@@ -281,7 +281,7 @@ class RealBinaries(ClusterTarget):
         config = RestConfig(host=where) if isinstance(where, str) else where
 
         async def healthy() -> bool:
-            return await _answers(config, path)
+            return await answers(config, path)
 
         process = Process(command, directory=directory, healthy=healthy, options=self._options)
         self.processes.append(process)
@@ -368,7 +368,8 @@ class RemoteApi:
         return result
 
 
-async def _answers(config: RestConfig, path: str) -> bool:
+async def answers(config: RestConfig, path: str) -> bool:
+    """Whether a server responds to a GET request with status 200 within 2 s."""
     try:
         async with Transport(config) as transport:
             return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200

@@ -218,7 +218,7 @@ class Faults:
 class _ServerDown:
     """The effect of a server that does not run: no request gets a response."""
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         return CutResponse(0)
 
 

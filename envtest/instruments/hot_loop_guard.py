@@ -52,7 +52,7 @@ class HotLoopGuard:
     def __repr__(self) -> str:
         return f"<HotLoopGuard: {self._counts.total()} requests at {self._time:g} s>"
 
-    def __call__(self, call: Call, response: HttpResponse, seconds: float) -> None:  # noqa: ARG002 - a hook
+    def __call__(self, call: Call, response: HttpResponse, seconds: float) -> None:
         """Count a request; only in virtual time, because real time always passes."""
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):

@@ -96,8 +96,8 @@ class Metrics:
 
     def _collect(self) -> Iterator[Metric]:
         """Yield the metrics of requests, objects, build and process."""
-        from prometheus_client import ProcessCollector  # noqa: PLC0415 - few tests scrape metrics
-        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
+        from prometheus_client import ProcessCollector
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         requests = CounterMetricFamily(
             "apiserver_request", "Requests by verb, resource and status code.", None, _LABELS
@@ -126,7 +126,7 @@ class Metrics:
         yield from ProcessCollector(registry=None).collect()
 
     def _collect_checks(self) -> Iterator[Metric]:
-        from prometheus_client.metrics_core import GaugeMetricFamily  # noqa: PLC0415 - as above
+        from prometheus_client.metrics_core import GaugeMetricFamily
 
         held = GaugeMetricFamily("kubernetes_healthcheck", "Whether a check holds.", None, ("name", "type"))
         for kind, names in self._checks.items():
@@ -157,6 +157,6 @@ class _Collected:
 
 
 def _page(collect: Callable[[], Iterator[Metric]]) -> HttpResponse:
-    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415 - as above
+    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
     return HttpResponse(200, [("content-type", CONTENT_TYPE_PLAIN_0_0_4)], generate_latest(_Collected(collect)))

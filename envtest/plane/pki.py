@@ -87,7 +87,7 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_authority(path: Path) -> bytes:
     """Read and check a PEM file of CAs, without the text around them. Raises `ConfigError`."""
-    from cryptography import x509  # noqa: PLC0415 - takes long to load
+    from cryptography import x509
 
     try:
         text = certificates_of(path.read_bytes()).encode()

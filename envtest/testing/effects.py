@@ -61,7 +61,7 @@ class Fail:
     message: str = ""
     retry_after: int | None = None
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
         details |= {"retryAfterSeconds": self.retry_after} if self.retry_after else {}
@@ -103,7 +103,7 @@ class Reset:
 
     after_commit: bool = False
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         if self.after_commit:
             response = await handler(call)
             if isinstance(response, StreamResponse):
@@ -119,7 +119,7 @@ class Truncate:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         response = await handler(call)
         if not isinstance(response, StreamResponse):
             headers = list(response.headers)
@@ -168,7 +168,7 @@ class DropWatch:
     after: int = 0
     cut: bool = False
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         return await _watch(call, handler, self._change)
 
     async def _change(self, lines: LineStream) -> LineStream:
@@ -222,7 +222,7 @@ class SlowWatch:
 
     seconds: float
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         async def change(lines: LineStream) -> LineStream:
             async with aclosing(lines):
                 async for line in lines:
@@ -236,7 +236,7 @@ class SlowWatch:
 class DoubleBookmarks:
     """Send each bookmark twice."""
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         return await _watch(call, handler, self._change)
 
     @staticmethod
@@ -252,7 +252,7 @@ class DoubleBookmarks:
 class LateBookmarks:
     """Send each bookmark after the event that follows it, with its older resource version."""
 
-    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         return await _watch(call, handler, self._change)
 
     @staticmethod

@@ -57,5 +57,5 @@ def is_virtual() -> bool:
 def utc_now() -> datetime:
     """Return the wall time as an aware datetime: the virtual loop's, on other loops and without one the system's."""
     # asyncio has no public function that returns None without a running loop.
-    virtual = getattr(asyncio._get_running_loop() or THREAD_LOOP.get(), "wall", None)  # noqa: SLF001
+    virtual = getattr(asyncio._get_running_loop() or THREAD_LOOP.get(), "wall", None)
     return virtual() if virtual is not None else datetime.now(UTC)

@@ -29,7 +29,7 @@ def loop_random() -> random.Random:
     if (own := RANDOM.get()) is not None:
         return own
     # asyncio has no public function that returns None without a running loop.
-    loop = asyncio._get_running_loop() or THREAD_LOOP.get()  # noqa: SLF001
+    loop = asyncio._get_running_loop() or THREAD_LOOP.get()
     own_random: random.Random | None = getattr(loop, "random", None)
     return own_random if own_random is not None else _PROCESS_RANDOM
 

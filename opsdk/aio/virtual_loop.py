@@ -259,7 +259,7 @@ class VirtualLoop(RepeatableLoop):
         future.add_done_callback(self._thread_done)
         return future
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """See asyncio. Virtual time does not advance meanwhile."""
         self._jumping.busy_threads += 1
         try:

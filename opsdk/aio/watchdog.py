@@ -139,7 +139,7 @@ def _task_name(loop: asyncio.AbstractEventLoop) -> str:
 
 def place(ident: int) -> str:
     """Return file, line and function that a thread executes, or a note that it has ended."""
-    frame = sys._current_frames().get(ident)  # noqa: SLF001 - the only way to see another thread
+    frame = sys._current_frames().get(ident)
     if frame is None:
         return "a thread that has ended"
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
@@ -147,12 +147,12 @@ def place(ident: int) -> str:
 
 def stack(ident: int) -> str:
     """Return the stack of a thread, the innermost call last; empty if the thread has ended."""
-    frame = sys._current_frames().get(ident)  # noqa: SLF001
+    frame = sys._current_frames().get(ident)
     return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else ""
 
 
 def thread_frames(ident: int) -> list[str]:
     """Return file, line and function of each frame of a thread, the outermost first; empty if it has ended."""
-    frame = sys._current_frames().get(ident)  # noqa: SLF001
+    frame = sys._current_frames().get(ident)
     frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_qualname}" for f, line in traceback.walk_stack(frame)]
     return frames[::-1] if frame is not None else []

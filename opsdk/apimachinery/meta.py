@@ -5,7 +5,7 @@ Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/types.go (v1.36)
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
@@ -77,9 +77,6 @@ class ListMeta(Model, kw_only=True):
     continue_token: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
     self_link: str = ""
-
-
-ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Condition(Model, kw_only=True):

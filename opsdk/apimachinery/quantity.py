@@ -155,23 +155,5 @@ class Quantity:
         return self
 
 
-_MOST_DIGITS = 18
-"""Digits of a percentage that fits into 64 bits."""
-
 IntOrString = int | str
 """A number, or a string such as ``25%`` or the name of a port."""
-
-
-def resolve_int_or_percent(value: IntOrString, total: int, *, round_up: bool) -> int:
-    """Return the absolute number of ``3`` or ``"25%"``, given `total`. Raises ``ValueError`` for any other string.
-
-    >>> resolve_int_or_percent("25%", 10, round_up=True)
-    3
-    """
-    if isinstance(value, int):
-        return value
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
-        raise ValueError(f"{value!r} is neither a number nor a percentage")
-    product = int(digits) * total
-    return -(-product // 100) if round_up else product // 100

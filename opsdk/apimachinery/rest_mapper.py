@@ -141,22 +141,9 @@ class RestMapper:
         """Return the mapping of a resource, given its plural, singular or short name.
 
         A string may name the group after the first dot, or how it begins: ``deployments.apps``,
-        ``storageclasses.storage``. Of several matches the server's preferred one is returned; see `kinds_for`. Raises
-        `NoMatchError`.
+        ``storageclasses.storage``. Of several matches the server's preferred one is returned. Raises `NoMatchError`.
         """
         return (await self._matches(resource))[0]
-
-    async def kinds_for(self, resource: GroupResource | GroupVersionResource | str) -> list[GroupVersionKind]:
-        """Return every kind that a name may mean, in the server's order of preference; see `kind_for`.
-
-        Raises:
-            NoMatchError: there is none.
-        """
-        return [mapping.gvk for mapping in await self._matches(resource)]
-
-    async def resources_for(self, resource: GroupResource | GroupVersionResource | str) -> list[GroupVersionResource]:
-        """Return every resource that a name may mean, as `kinds_for` does."""
-        return [mapping.resource for mapping in await self._matches(resource)]
 
     async def _matches(self, resource: GroupResource | GroupVersionResource | str) -> list[RestMapping]:
         """Return the mappings of all resources that a name may mean. Raises `NoMatchError`."""
@@ -229,7 +216,7 @@ class StaticMapper(RestMapper):
     def __init__(self, mappings: Sequence[RestMapping]) -> None:
         super().__init__(_StaticSource(ServedResource(mappings=mappings, failures={})))
 
-    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:  # noqa: ARG002 - of the mapper
+    async def has_subresource(self, gvk: GroupVersionKind, name: str) -> bool:
         """Return True: fixed mappings say nothing about subresources."""
         return True
 

@@ -166,33 +166,3 @@ def _name(kind: type[Any] | str) -> str:
 
 def _same(known: type[Any] | str, kind: type[Any] | str) -> bool:
     return known == kind if type(known) is type(kind) else _name(known) == _name(kind)
-
-
-class SchemeBuilder:
-    """Collects classes at import time, to add them to schemes later (``runtime.SchemeBuilder``).
-
-    >>> builder = SchemeBuilder()
-    >>> scheme = builder.add_to(Scheme())
-    """
-
-    def __init__(self) -> None:
-        self._functions: list[Callable[[Scheme], None]] = []
-
-    def register(self, kind: type[T]) -> type[T]:
-        """Class decorator: `add_to` registers the class."""
-
-        def add(scheme: Scheme) -> None:
-            scheme.add(kind)
-
-        self._functions.append(add)
-        return kind
-
-    def add(self, function: Callable[[Scheme], None]) -> None:
-        """Add a function that `add_to` calls with the scheme, for example to register defaulting."""
-        self._functions.append(function)
-
-    def add_to(self, scheme: Scheme) -> Scheme:
-        """Apply all collected registrations to `scheme`, and return it."""
-        for function in self._functions:
-            function(scheme)
-        return scheme

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from opsdk.errors import Cause, Details, InvalidError
+from opsdk.errors import Cause
 from opsdk.structured_merge.go_format import go_json, go_quote, go_scalar
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonValue
@@ -178,14 +178,3 @@ def too_many(field: Path, count: int, limit: int) -> FieldError:
     """Return the error of a list with more than `limit` elements."""
     detail = f"must have at most {limit} item{plural(limit)}" if limit >= 0 else "has too many items"
     return FieldError(FieldErrorType.TOO_MANY, str(field), count, detail)
-
-
-def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
-    """Return the 422 for these errors: the message has each string once, the causes have every error."""
-    causes = list(errors)
-    texts = list(dict.fromkeys(map(str, causes)))
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    qualified = f"{kind}.{group}" if group else kind
-    message = f"{qualified} {go_quote(name)} is invalid" + (f": {listed}" if texts else "")
-    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in causes))
-    return InvalidError(message, details=details)

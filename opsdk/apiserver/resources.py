@@ -115,7 +115,7 @@ class Printer(Protocol):
         """Return the cells of a row; `now` is Unix time in seconds, for ages."""
         ...
 
-    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - subclasses use it
+    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
         """Return the row's conditions, such as ``Completed``."""
         return ()
 

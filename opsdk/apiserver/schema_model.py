@@ -31,7 +31,7 @@ class SchemaModel:
     def blank(self) -> JsonObject:
         return {}
 
-    def from_protobuf(self, body: bytes) -> JsonObject:  # noqa: ARG002 - the signature of ResourceModel
+    def from_protobuf(self, body: bytes) -> JsonObject:
         """See `ResourceModel`; structural schemas have no protobuf field numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 

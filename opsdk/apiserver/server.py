@@ -58,7 +58,7 @@ class Delegate(Protocol):
 class NotFound:
     """The end of the chain."""
 
-    async def handle(self, call: Call) -> HttpResponse:  # noqa: ARG002 - the shape of Delegate
+    async def handle(self, call: Call) -> HttpResponse:
         """Return a plain 404 instead of a Status, so that clients can tell unknown paths from missing objects."""
         response = text_response("404 page not found\n", status=404)
         response.add_header("x-content-type-options", "nosniff")

@@ -1,7 +1,5 @@
 """Resources of an extension API server with typed classes; the schema comes from the class."""
 
-# ruff: noqa: ARG002 - store hooks receive all arguments; some implementations use none
-
 from __future__ import annotations
 
 import hashlib

@@ -86,7 +86,7 @@ class ControllerPauses:
             try:
                 await informers.wait_synced(_SYNC_TIMEOUT)
             except OpsdkError as error:
-                log.error("%r cannot be read, so no controller is paused now: %s", self, error)  # noqa: TRY400 - it says what is missing
+                log.error("%r cannot be read, so no controller is paused now: %s", self, error)
             self._ready.set()
             await running
 

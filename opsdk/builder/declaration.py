@@ -105,7 +105,7 @@ class OperatorDeclaration:
     @cached_property
     def registry(self) -> CollectorRegistry:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - start-up time: only pages of metrics need it
+        from prometheus_client import CollectorRegistry
 
         return CollectorRegistry()
 

@@ -151,7 +151,7 @@ class Cache:
             try:
                 await kind.wait_synced(self.options.sync_timeout, fail_fast=True)
             except CacheError as error:
-                log.error("the cache starts without %s: %s", kind.gvk, error)  # noqa: TRY400 - it says what to do
+                log.error("the cache starts without %s: %s", kind.gvk, error)
             self.check_running()
 
     async def aclose(self) -> None:

@@ -68,7 +68,7 @@ class CachedKind:
 
     async def wait_synced(
         self,
-        timeout: float | None = None,  # noqa: ASYNC109 - the error says why
+        timeout: float | None = None,
         *,
         fail_fast: bool = False,
         namespace: str = "",
@@ -81,7 +81,7 @@ class CachedKind:
         for _, error in await self._wait_each(informers, timeout, fail_fast=fail_fast):
             raise error
 
-    async def wait_listed(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_listed(self, timeout: float) -> None:
         """As `wait_synced`, but without the selected namespaces that the server forbids."""
         informers = list(self.informers.values())
         for informer, error in await self._wait_each(informers, timeout, fail_fast=self.follows_namespaces):
@@ -91,7 +91,7 @@ class CachedKind:
     async def _wait_each(
         self,
         informers: Sequence[Informer],
-        timeout: float | None,  # noqa: ASYNC109 - of the informers
+        timeout: float | None,
         *,
         fail_fast: bool,
     ) -> list[tuple[Informer, BaseException]]:

@@ -215,7 +215,7 @@ class Informer(Closing):
             lag_seconds=self._lag.seconds(),
         )
 
-    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:
         """Return when the initial list is in the store.
 
         Args:

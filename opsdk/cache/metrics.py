@@ -60,7 +60,7 @@ class InformerCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield one sample of each metric for each informer."""
-        from prometheus_client.metrics_core import SummaryMetricFamily  # noqa: PLC0415 - start-up time: for pages only
+        from prometheus_client.metrics_core import SummaryMetricFamily
 
         health = list(self._health())
         for name, text, value in _GAUGES:

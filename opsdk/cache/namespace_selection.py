@@ -20,7 +20,7 @@ class NamespaceSelection:
         self.informer = informer
         self._changed = asyncio.Event()
 
-    async def start(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def start(self, timeout: float) -> None:
         """Return when the namespaces are listed.
 
         Raises:

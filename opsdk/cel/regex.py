@@ -50,7 +50,7 @@ def compile_regex(pattern: str) -> Pattern:
     if len(pattern) > _MAX_LENGTH:
         raise UsageError("error parsing regexp: expression too large")
     with RequiredExtra("apiserver", "a regular expression of RE2"):
-        import re2  # noqa: PLC0415 - slow to import and rarely needed
+        import re2
 
     options = re2.Options()
     options.log_errors = False

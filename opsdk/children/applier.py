@@ -32,6 +32,7 @@ from opsdk.apimachinery.object import (
 )
 from opsdk.base.durations import shown_seconds
 from opsdk.children.adoption import check_live, terminating
+from opsdk.children.applier_memory import ApplierMemory
 from opsdk.children.apply_record import ApplyOutcome, ApplyRecord, RemainingDifferences
 from opsdk.children.contention import Contention
 from opsdk.children.decision import (
@@ -69,7 +70,6 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
-from opsdk.structured_merge.fieldpath import FieldSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.telemetry.records import Contended, TelemetryHook
 
@@ -78,11 +78,6 @@ __all__ = ["Applier"]
 T = TypeVar("T", bound=TypedObject | Unstructured)
 IdentityT = TypeVar("IdentityT")
 log = logging.getLogger("opsdk.children")
-
-_Identity = tuple[GroupVersionKind, ObjectKey]
-
-_MAX_BYTES: Final = 64 << 20
-"""Bytes of the records of one applier, roughly."""
 
 _ABSENT: Final = (
     "the object does not exist, so the apply creates it, and needs all required fields. To set single fields of an "
@@ -125,6 +120,9 @@ class Applier:
         former_applier: a field manager whose applies, but not updates, are taken over.
         hook: receives a `Contended` record with each log line about a fight with another writer.
         other_process: warns of another process with the same field manager; None where there may be several.
+
+    Attributes:
+        memory: the results of earlier applies, see `size`.
     """
 
     def __init__(
@@ -148,15 +146,10 @@ class Applier:
         self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
         self._hook = hook or TelemetryHook()
         self._other_process = other_process
-        self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._apply_records: Memory[_Identity, ApplyRecord] = Memory(
-            size, weigh=ApplyRecord.weight, max_bytes=_MAX_BYTES
-        )
-        self._owned_fields: Memory[bytes, FieldSet] = Memory(min(size, 4096))
-        self._foreign: Memory[_Identity, tuple[str, str]] = Memory(min(size, 4096))
+        self.memory = ApplierMemory(size)
         self._observed: set[GroupVersionKind] = set()
 
     # -------------------------------------------------------------- applying
@@ -185,7 +178,7 @@ class Applier:
     ) -> T:
         """Apply a child unless the live object is as it was after the last apply."""
         source = _input_digest(desired, owner)
-        record = self._apply_records.get((kind.gvk, key))
+        record = self.memory.records.get((kind.gvk, key))
         live: T | None = None
         if record is not None and source and record.source == source:
             live = await self._client.get_or_none(kind, key)
@@ -204,7 +197,7 @@ class Applier:
     async def _repair(self, declared: Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
         """Write the difference between the live object and the desired one, if there is any."""
         tree = _live_tree(live)
-        record = self._apply_records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
+        record = self.memory.records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
         decision = decide(declared, tree, record, former=self._former, drift=self._drift)
         if isinstance(decision, TakeOver):
             live, tree = await self._take_over(decision, tree, kind)
@@ -212,7 +205,7 @@ class Applier:
             decision = decide_write(declared, tree, record, field_owner=own, applied=own, drift=self._drift)
         if isinstance(decision, Keep):
             return self._keep(declared, kind, live, decision)
-        self._slow_down(decision, self._contentions, (declared.gvk, declared.key), self._owner)
+        self._slow_down(decision, self.memory.contentions, (declared.gvk, declared.key), self._owner)
         if decision.take_over is not None:
             await self._take_over(decision.take_over, tree, kind)
         return await self._write(decision, kind, owner=owner, force=force)
@@ -274,7 +267,7 @@ class Applier:
         if live is None:
             return create(declared).explanation
         check_live(live, owner)
-        record = self._apply_records.get((kind.gvk, key))
+        record = self.memory.records.get((kind.gvk, key))
         decision = decide(declared, _live_tree(live), record, former=self._former, drift=self._drift)
         return None if isinstance(decision, Keep) else decision.explanation
 
@@ -294,13 +287,13 @@ class Applier:
             tree = {**tree, "metadata": {**tree["metadata"], "ownerReferences": references}}
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         resolved = self._types.resolve(gvk, type(desired))
-        to_own = self._owned_fields.get(digest)
+        to_own = self.memory.owned_fields.get(digest)
         if to_own is None:
             check_desired(tree, gvk, key, resolved)
         tree = with_encoded_strings(tree)
         if to_own is None and resolved is not None:
             to_own = own_fields(tree, resolved.field_type, resolved.ignored)
-            self._owned_fields.remember(digest, to_own)
+            self.memory.owned_fields.remember(digest, to_own)
         return Declared(gvk, key, source, tree, digest, resolved, to_own)
 
     async def _write(self, write: Send, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:
@@ -331,7 +324,7 @@ class Applier:
         apply = Apply(obj=sent, options=options, changes=write.changes(force=force))
         identity, other = (write.declared.gvk, write.declared.key), self._other_process
         # Without a record, no other task of this process has created it since the read that did not find it.
-        if other is None or write.explanation.reason is not ApplyReason.CREATE or identity in self._apply_records:
+        if other is None or write.explanation.reason is not ApplyReason.CREATE or identity in self.memory.records:
             await self._client.executor.execute(apply)
             return
         statuses: list[int] = []
@@ -345,14 +338,13 @@ class Applier:
         """Keep the record of a successful apply, to compare with at the next one."""
         meta = live.metadata
         self._observe(kind)
-        previous = self._apply_records.get((declared.gvk, declared.key))
-        if previous is not None and previous.digest != declared.digest:
-            self._owned_fields.forget(previous.digest)
+        previous = self.memory.records.get((declared.gvk, declared.key))
         before = b"" if previous is None else previous.digest
         if previous is not None and previous.digest == declared.digest:
             before = previous.previous_digest
-        self._apply_records.remember(
-            (declared.gvk, declared.key),
+        self.memory.remember(
+            declared.gvk,
+            declared.key,
             ApplyRecord(
                 uid=meta.uid,
                 resource_version=meta.resource_version,
@@ -366,15 +358,8 @@ class Applier:
 
     def _observe(self, kind: Kind[Any]) -> None:
         """Forget the objects of a kind when they leave the cache. Without a cache, the limits bound the memory."""
-        if kind.gvk not in self._observed and observe_removals(self._client.executor, kind, self._forget):
+        if kind.gvk not in self._observed and observe_removals(self._client.executor, kind, self.memory.forget):
             self._observed.add(kind.gvk)
-
-    def _forget(self, gvk: GroupVersionKind, key: ObjectKey) -> None:
-        record = self._apply_records.forget((gvk, key))
-        if record is not None:
-            self._owned_fields.forget(record.digest)
-        self._foreign.forget((gvk, key))
-        self._contentions.forget((gvk, key))
 
     def _report(self, explanation: Explanation) -> None:
         log.debug("%s", explanation)
@@ -459,14 +444,14 @@ class Applier:
         for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid, exclude=keys):
             verdict = judge(obj, owner=owner, field_owner=self._owner, former=self._former, desired=desired)
             identity, version = (kind.gvk, key_of(obj)), (obj.metadata.uid, obj.metadata.resource_version)
-            if verdict is PruneVerdict.KEEP or self._foreign.get(identity) == version:
+            if verdict is PruneVerdict.KEEP or self.memory.foreign.get(identity) == version:
                 continue
             if verdict is PruneVerdict.DELETE and await self._delete(obj):
                 continue
             # The cache is stale or strips managedFields, so check the server's metadata.
             if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
                 self._observe(kind)
-                self._foreign.remember(identity, version)
+                self.memory.foreign.remember(identity, version)
 
     async def _prune_uncached(
         self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
@@ -498,7 +483,7 @@ class Applier:
             log.debug("%s %s is deleted already", gvk.kind, key)
         else:
             self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
-        self._forget(gvk, key)
+        self.memory.forget(gvk, key)
         return True
 
 

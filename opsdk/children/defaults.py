@@ -135,8 +135,6 @@ _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1
 _MATCH: Final = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 _HOOK: Final = {**_MATCH, "failurePolicy": "Fail", "timeoutSeconds": 10}
 _QUEUING: Final = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
-_SCALE_DOWN: Final = [{"type": "Percent", "value": 100, "periodSeconds": 15}]
-_SCALE_UP: Final = [{"type": "Pods", "value": 4, "periodSeconds": 15}, *_SCALE_DOWN]
 _CPU_METRIC: Final = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},

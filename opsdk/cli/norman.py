@@ -19,6 +19,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.apiserver import serving
+from opsdk.cli.validate.documents import files_of, read_file
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
@@ -105,11 +106,10 @@ async def _serve(
 
 
 def _documents(path: Path) -> list[JsonObject]:
-    """Return the objects in a file, or in the YAML files of a folder. Raises `UsageError`."""
-    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    """Return the objects in a file, or in the files of a folder. Raises `UsageError`."""
     try:
-        documents = [document for file in files for document in read_documents(file.read_bytes())]
-    except (OSError, SyntaxProblemError) as error:
+        documents = [document for file in files_of(path) for document in read_documents(read_file(file))]
+    except SyntaxProblemError as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     # A kustomization is not an object.
     return [each for each in documents if isinstance(each, dict) and each.get("kind") not in (None, "Kustomization")]

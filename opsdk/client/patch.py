@@ -54,11 +54,11 @@ class RawPatch:
     b'{"spec":{"paused":true}}'
     """
 
-    def __init__(self, type: PatchType, data: bytes | Mapping[str, JsonValue] | Sequence[JsonValue]) -> None:  # noqa: A002
+    def __init__(self, type: PatchType, data: bytes | Mapping[str, JsonValue] | Sequence[JsonValue]) -> None:
         self.type = type
         self._data = data if isinstance(data, bytes) else msgspec.json.encode(data)
 
-    def data(self, obj: AnyObject) -> bytes:  # noqa: ARG002 - the same whatever the object
+    def data(self, obj: AnyObject) -> bytes:
         """Return the bytes of the patch."""
         return self._data
 
@@ -134,7 +134,7 @@ class MergeFrom:
             )
         return version
 
-    def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:  # noqa: ARG002 - for strategic
+    def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:
         patch: JsonObject = create_merge_patch(old, new)
         return patch
 

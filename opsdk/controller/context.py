@@ -447,7 +447,7 @@ class Context(msgspec.Struct, kw_only=True):
         reason: str,
         note: str,
         *,
-        type: EventType = "Normal",  # noqa: A002 - the field's name
+        type: EventType = "Normal",
         regarding: AnyObject | None = None,
         action: str = "",
         related: AnyObject | None = None,

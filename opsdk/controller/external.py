@@ -168,7 +168,7 @@ class ExternalResource(ABC, Generic[T, S]):
     async def create(self, obj: T, ref: ExternalRef) -> S:
         """Create it with ``ref.token``, and return its state."""
 
-    async def update(self, obj: T, ref: ExternalRef, observed: S) -> S | None:  # noqa: ARG002 - of the method to declare
+    async def update(self, obj: T, ref: ExternalRef, observed: S) -> S | None:
         """Change what differs from the spec, and return the new state; None if nothing differs. Default: None."""
         return None
 

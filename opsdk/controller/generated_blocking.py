@@ -218,7 +218,7 @@ class BlockingContextMethods(Waiting[Context]):
         reason: str,
         note: str,
         *,
-        type: EventType = "Normal",  # noqa: A002 - the field's name
+        type: EventType = "Normal",
         regarding: AnyObject | None = None,
         action: str = "",
         related: AnyObject | None = None,

@@ -123,10 +123,10 @@ class SourceGroup:
                 await self._wait_synced(source)
                 break
             except CacheSyncError as error:
-                log.error("controller %s: a source has not synced yet: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                log.error("controller %s: a source has not synced yet: %s", self._controller, error)
                 self._unsynced[id(source)] = error
             except OpsdkError as error:
-                log.error("controller %s runs without %r, which failed to sync: %s", self._controller, source, error)  # noqa: TRY400 - as above
+                log.error("controller %s runs without %r, which failed to sync: %s", self._controller, source, error)
                 self._late.pop(id(source), None)
                 return
         self._late.pop(id(source), None)
@@ -156,7 +156,7 @@ class SourceGroup:
                     raise CacheSyncError(f"controller {self._controller} cannot start: {error}") from (
                         error.__cause__ or error
                     )
-                log.error("controller %s waits for a source: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                log.error("controller %s waits for a source: %s", self._controller, error)
                 self._unsynced[id(source)] = error
                 if policy is SyncPolicy.DEGRADE:
                     self.wait_late(source)

@@ -138,7 +138,7 @@ class StatusPatch(Generic[S]):
 
     def set_condition(
         self,
-        type: str,  # noqa: A002 - the field's name
+        type: str,
         status: str | bool,
         reason: str,
         message: str = "",
@@ -164,7 +164,7 @@ class StatusPatch(Generic[S]):
         self._set_conditions(conditions)
         return previous is None or previous.status != str(status)
 
-    def _keep_transition_time(self, conditions: list[Condition], type: str) -> None:  # noqa: A002 - the field's name
+    def _keep_transition_time(self, conditions: list[Condition], type: str) -> None:
         """Give a condition that was just set the time from before the block, if its status is the same as there."""
         stored = (self._original or {}).get("conditions") or ()
         before = get_condition([msgspec.convert(item, Condition) for item in stored], type)
@@ -174,14 +174,14 @@ class StatusPatch(Generic[S]):
         if before.last_transition_time is not None:
             condition.last_transition_time = before.last_transition_time
 
-    def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
+    def remove_condition(self, type: str) -> bool:
         """Remove a condition. Returns False if there is none of this type."""
         conditions = self._conditions()
         remaining = [condition for condition in conditions if condition.type != type]
         self._set_conditions(remaining)
         return len(remaining) != len(conditions)
 
-    def get_condition(self, type: str) -> Condition | None:  # noqa: A002 - the field's name
+    def get_condition(self, type: str) -> Condition | None:
         """Return the condition of a type, or None."""
         return get_condition(self._conditions(), type)
 

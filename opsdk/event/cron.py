@@ -46,7 +46,7 @@ class CronSchedule:
         self.zone = _zone(timezone)
         self._fields = MACROS.get(text.strip().lower(), text)
         with RequiredExtra("cron", "a cron schedule"):
-            from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
+            from cronsim import CronSim, CronSimError
         self._times = CronSim
         try:
             CronSim(self._fields, datetime.now(self.zone))

@@ -231,7 +231,7 @@ class ReferencedSource(EventSource):
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_synced(self, timeout: float) -> None:
         """Return when the references of the initial objects are known, and the metadata of what they reference."""
         await self._users.wait_synced(timeout)
         if self._objects is not None:

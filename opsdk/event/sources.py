@@ -77,7 +77,7 @@ class EventSource(ABC):
         In a standby replica ``queue.standby`` is True, and no worker takes requests: see `WorkQueue.stand_by`.
         """
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109, B027 - the error says why; a default
+    async def wait_synced(self, timeout: float) -> None:  # noqa: B027 - the error says why; a default
         """Return when the initial objects are in the queue. Raise the reason after `timeout` seconds."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class EventSource(ABC):
         """Return the functions of the user that raise now."""
         return []
 
-    def watches(self, kind: GroupKind) -> bool:  # noqa: ARG002 - for derived classes
+    def watches(self, kind: GroupKind) -> bool:
         """Whether it has the events of a kind, in any version and representation."""
         return False
 
@@ -263,7 +263,7 @@ class KindSource(EventSource):
         self._problem = error
         self._handler_added.set()
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_synced(self, timeout: float) -> None:
         """Return when the handler has mapped every object of the initial list.
 
         Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable. A later call
@@ -413,7 +413,7 @@ class ChannelSource(EventSource):
         for item in waiting.values():
             self.receive(item)
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's
+    async def wait_synced(self, timeout: float) -> None:
         """Return when the items sent before the start are mapped."""
         async with asyncio.timeout(timeout):
             await self._dispatcher.wait_mapped()

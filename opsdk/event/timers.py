@@ -102,7 +102,7 @@ class _ClockSource(EventSource):
         """Return the function if its last call raised."""
         return self._failures.failing()
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_synced(self, timeout: float) -> None:
         """Return after the first successful call. Raises `CacheSyncError` after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):

@@ -65,7 +65,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     async def config_of(self, obj: T, management: Cluster) -> RestConfig:
         """Return the client configuration of a cluster. Raises an `OpsdkError` with the reason if it is invalid."""
 
-    def namespace_of(self, obj: T) -> str:  # noqa: ARG002 - a default
+    def namespace_of(self, obj: T) -> str:
         """Return the namespace that the cluster's caches are limited to; empty for all."""
         return ""
 
@@ -168,7 +168,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         self._key = key
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
-    async def config_of(self, obj: Secret, management: Cluster) -> RestConfig:  # noqa: ARG002 - the protocol's signature
+    async def config_of(self, obj: Secret, management: Cluster) -> RestConfig:
         source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
         if not (kubeconfig := obj.data.get(self._key)):
             present = ", ".join(sorted(obj.data)) or "none"

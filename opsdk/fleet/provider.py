@@ -106,7 +106,7 @@ class StaticClusters(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the protocol's signature
+        management: Cluster,
         on_change: Callable[[Clusters], None],
     ) -> None:
         self._listeners.append(on_change)
@@ -135,7 +135,7 @@ class KubeconfigDirectory(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the protocol's signature
+        management: Cluster,
         on_change: Callable[[Clusters], None],
     ) -> None:
         before: Clusters | None = None

@@ -60,7 +60,7 @@ class NamespaceShards(ObjectClusters[Namespace]):
         super().__init__(Namespace, label_selector=label_selector)
         self.rules = (RbacRule("get list watch", Namespace),)
 
-    async def config_of(self, obj: Namespace, management: Cluster) -> RestConfig:  # noqa: ARG002 - the protocol's signature
+    async def config_of(self, obj: Namespace, management: Cluster) -> RestConfig:
         return management.config
 
     def namespace_of(self, obj: Namespace) -> str:

@@ -26,7 +26,7 @@ class SharedBufferProtocol(asyncio.BufferedProtocol, ABC):
             received = _BUFFERS[loop] = memoryview(bytearray(_SIZE))
         self._received = received
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's
+    def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
         return self._received
 

@@ -56,7 +56,7 @@ class Cond:
         type: the condition's type.
     """
 
-    def __init__(self, type: str) -> None:  # noqa: A002 - the field's name
+    def __init__(self, type: str) -> None:
         self.type = type
         self._writer = ChangeWriter()
 
@@ -231,7 +231,7 @@ def _conditions(obj: TypedObject | Unstructured) -> list[Any]:
     return list(getattr(getattr(obj, "status", None), "conditions", None) or ())
 
 
-def _find(conditions: list[Any], type: str) -> Any:  # noqa: A002 - the field's name
+def _find(conditions: list[Any], type: str) -> Any:
     return next((c for c in conditions if (c.get("type") if isinstance(c, dict) else c.type) == type), None)
 
 
@@ -254,7 +254,7 @@ def _ensure_conditions(obj: TypedObject | Unstructured) -> list[Any]:
     return conditions
 
 
-def _new_entry(obj: TypedObject | Unstructured, type: str) -> Any:  # noqa: A002 - the field's name
+def _new_entry(obj: TypedObject | Unstructured, type: str) -> Any:
     """Return an empty condition of the class that the object's list has."""
     if isinstance(obj, Unstructured):
         return {"type": type}

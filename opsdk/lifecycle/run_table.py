@@ -159,11 +159,6 @@ class RunTable:
             del self._keys[key]
         return True
 
-    def is_due(self, key: Request, handler: str) -> bool:
-        """Whether the handler must be called again."""
-        runs = self._keys.get(key)
-        return runs is not None and handler in runs.due
-
     def timed_out(self, key: Request, handler: str) -> bool:
         """Whether the last call of the handler timed out."""
         runs = self._keys.get(key)

@@ -35,7 +35,7 @@ class StatusHandler:
         self._condition = Cond(condition) if condition else None
         self._writer = ChangeWriter()
 
-    async def __call__(self, request: Request, obj: Any, ctx: Context) -> Any:  # noqa: ARG002 - a handler's
+    async def __call__(self, request: Request, obj: Any, ctx: Context) -> Any:
         """Compute the status, and write the difference. Does nothing for a deleted object."""
         if obj is None:
             return None

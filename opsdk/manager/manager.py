@@ -74,6 +74,8 @@ class Manager:
         readyz: readiness checks.
         metrics: the Prometheus metrics; ``metrics.registry`` accepts your own metrics.
         debug: the debug pages; ``debug.add`` accepts your own pages.
+        http_servers: the servers of probes, metrics and debug pages whose addresses are set, in this order. With port
+            0, ``port`` of a server is the selected one once the server is ready.
         hook: passes records to the metrics and to `hooks`.
     """
 
@@ -109,9 +111,10 @@ class Manager:
         if self._task_ages is not None:
             self._add_debug_pages(self._task_ages, queues)
         self._metrics_endpoint = MetricsEndpoint(self.options, self.metrics, self.hook)
-        for server in http_servers(
+        self.http_servers = http_servers(
             self.options, healthz=self.healthz, readyz=self.readyz, metrics=self._metrics_endpoint, debug=self.debug
-        ):
+        )
+        for server in self.http_servers:
             self.add(server, phase=Phase.HTTP)
         if election is not None:
             self.use_election(election)

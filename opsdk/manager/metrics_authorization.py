@@ -46,7 +46,7 @@ class MetricsAuthorization:
         try:
             user = await self._auth.user_of(token)
         except (OpsdkError, TimeoutError) as error:
-            log.error("cannot review the token of a request for %s: %s", request.path, describe(error)[0])  # noqa: TRY400 - one line
+            log.error("cannot review the token of a request for %s: %s", request.path, describe(error)[0])
             return text_response("Authentication failed\n", status=500)
         if user is None:
             return text_response("Unauthorized\n", status=401)
@@ -55,7 +55,7 @@ class MetricsAuthorization:
             attributes = NonResourceAttributes(path=request.path, verb=request.method.lower())
             allowed = await self._auth.allows(user, attributes)
         except (OpsdkError, TimeoutError) as error:
-            log.error("cannot review the access of %s to %s: %s", name, request.path, describe(error)[0])  # noqa: TRY400 - one line
+            log.error("cannot review the access of %s to %s: %s", name, request.path, describe(error)[0])
             return text_response(f"Authorization for user {name} failed\n", status=500)
         return None if allowed else text_response(f"Authorization denied for user {name}\n", status=403)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from opsdk.errors import UsageError
@@ -100,11 +100,11 @@ class MetricsEndpoint:
 
 def http_servers(
     options: ManagerOptions, *, healthz: Checks, readyz: Checks, metrics: MetricsEndpoint, debug: DebugPages
-) -> list[HttpServer]:
+) -> Sequence[HttpServer]:
     """Return the servers whose addresses are set."""
     addresses = (options.health_probe_bind_address, options.metrics_bind_address, options.debug_bind_address)
     if not any(map(is_enabled, addresses)):
-        return []
+        return ()
     from opsdk.manager.http import HttpServer  # noqa: PLC0415 - start-up time
 
     servers = []

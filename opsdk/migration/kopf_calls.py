@@ -442,7 +442,7 @@ class ChangeCall(ObjectCall):
         *,
         errors: str = "temporary",
         retries: int | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - of all calls together, as in kopf
+        timeout: float | None = None,
         backoff: float | None = None,
         **arguments: Any,
     ) -> None:

@@ -47,7 +47,7 @@ ABSENT: Final = FilterToken.ABSENT
 
 
 # ------------------------------------------------------------------ functions that handlers call
-def post_event(objs: Any, *, type: str = "Normal", reason: str, message: str = "") -> None:  # noqa: A002 - kopf's keyword
+def post_event(objs: Any, *, type: str = "Normal", reason: str, message: str = "") -> None:
     """Record an Event about objects, from a handler.
 
     Args:
@@ -141,10 +141,6 @@ def _is_in_loop() -> bool:
 
 def _each(objs: Any) -> Iterable[Any]:
     return objs if isinstance(objs, list | tuple | set) else (objs,)
-
-
-def _uid_of(obj: Any) -> str:
-    return str((obj.get("metadata") or {}).get("uid", "")) if isinstance(obj, Mapping) else ""
 
 
 class _DictMetadata:

@@ -155,7 +155,7 @@ class PodClient:
         *,
         container: str = "",
         stdin: bytes | None = None,
-        timeout: float | None = 60.0,  # noqa: ASYNC109 - it includes the opening of the connection
+        timeout: float | None = 60.0,
         max_output_bytes: int = _MAX_OUTPUT_BYTES,
         check: bool = False,
     ) -> ExecResult:
@@ -264,7 +264,7 @@ class PodClient:
         destination: Path | str,
         *,
         container: str = "",
-        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+        timeout: float | None = _COPY_TIMEOUT,
         max_bytes: int = _MAX_COPY_BYTES,
         max_files: int = _MAX_COPY_FILES,
     ) -> None:
@@ -300,7 +300,7 @@ class PodClient:
         destination: str,
         *,
         container: str = "",
-        timeout: float | None = _COPY_TIMEOUT,  # noqa: ASYNC109 - it includes the opening of the connection
+        timeout: float | None = _COPY_TIMEOUT,
     ) -> None:
         """Copy a local file or folder into a container, with its ``tar``, ``mv`` and ``rm``.
 

@@ -127,7 +127,7 @@ async def run_command(
     *,
     take: Callable[[OutputName, bytes], None],
     stdin: AsyncIterable[bytes] | None = None,
-    timeout: float | None,  # noqa: ASYNC109 - it includes the opening of the connection
+    timeout: float | None,
 ) -> int:
     """Run a command to its end, send it all input, and return its exit status.
 

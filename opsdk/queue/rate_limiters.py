@@ -53,7 +53,7 @@ class ItemExponentialFailureRateLimiter(Generic[K]):
         self.cap = cap
         self._failures: dict[K, int] = {}
 
-    def when(self, item: K, *, now: float) -> float:  # noqa: ARG002 - the port's
+    def when(self, item: K, *, now: float) -> float:
         """Return the next delay of the item."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
@@ -79,7 +79,7 @@ class ItemFastSlowRateLimiter(Generic[K]):
         self.fast, self.slow, self.fast_attempts = fast, slow, fast_attempts
         self._failures: dict[K, int] = {}
 
-    def when(self, item: K, *, now: float) -> float:  # noqa: ARG002 - the port's
+    def when(self, item: K, *, now: float) -> float:
         """Return `fast` or `slow`."""
         self._failures[item] = self._failures.get(item, 0) + 1
         return self.fast if self._failures[item] <= self.fast_attempts else self.slow
@@ -101,14 +101,14 @@ class BucketRateLimiter(Generic[K]):
             raise UsageError(f"{caller_place()}: need qps > 0 and burst >= 1, not qps={qps!r} and burst={burst!r}")
         self._bucket = TokenBucket(qps, burst)
 
-    def when(self, item: K, *, now: float) -> float:  # noqa: ARG002 - shared by all items
+    def when(self, item: K, *, now: float) -> float:
         """Reserve a token, and return the seconds until it is valid."""
         return self._bucket.reserve(now)
 
     def forget(self, item: K) -> None:
         """Do nothing: tokens return only with time."""
 
-    def num_requeues(self, item: K) -> int:  # noqa: ARG002 - the port's
+    def num_requeues(self, item: K) -> int:
         """Return 0."""
         return 0
 

@@ -193,7 +193,7 @@ def _covering_permission(permission: Permission, declared: RuleSet, *, anywhere:
 
 def _caller() -> str:
     """Return the innermost line outside opsdk and the standard library; empty in a task of opsdk's own."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
+    frame: FrameType | None = sys._getframe(1)
     # Behind the event loop's frames are those that started the loop, which did not send the request.
     while frame is not None and frame.f_code is not _TASK_STEP:
         path = frame.f_code.co_filename

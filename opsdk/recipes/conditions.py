@@ -16,7 +16,7 @@ from opsdk.client.activity import record_conditions
 
 def set_condition(
     conditions: list[Condition],
-    type: str,  # noqa: A002 - the field's name
+    type: str,
     status: str | bool,
     reason: str,
     message: str = "",
@@ -70,12 +70,12 @@ def place_condition(conditions: list[Condition], condition: Condition, *, now: d
     return True
 
 
-def get_condition(conditions: Sequence[Condition], type: str) -> Condition | None:  # noqa: A002 - the field's name
+def get_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
     """Return the condition of a type, or None."""
     return next((c for c in conditions if c.type == type), None)
 
 
-def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:  # noqa: A002 - the field's name
+def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:
     """Whether the condition exists and its status is True."""
     condition = get_condition(conditions, type)
     return condition is not None and condition.status == "True"

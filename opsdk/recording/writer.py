@@ -295,7 +295,7 @@ class RecordingWriter:
         try:
             self._storage.hide(LateValues(late, self._redactor.hide))
         except (OSError, zlib.error) as error:
-            log.error("copies of Secrets in the recording could not be searched for: %s", error)  # noqa: TRY400 - a full disk
+            log.error("copies of Secrets in the recording could not be searched for: %s", error)
 
     def save(self) -> None:
         """Write what is in memory into the directory. A failure is logged."""
@@ -307,7 +307,7 @@ class RecordingWriter:
                     self._open()
                 self._storage.save()
         except OSError as error:
-            log.error("the recording cannot be saved: %s", error)  # noqa: TRY400 - the message says it all
+            log.error("the recording cannot be saved: %s", error)
         else:
             log.info("the recording is saved in %s: %s", self._options.directory, reason)
 

@@ -66,7 +66,7 @@ class StaticCredentials:
     async def headers(self) -> dict[str, str]:
         return self._headers
 
-    def invalidate(self, generation: int) -> bool:  # noqa: ARG002 - see `Credentials`
+    def invalidate(self, generation: int) -> bool:
         """Return False: there is nothing to refresh."""
         return False
 
@@ -107,7 +107,7 @@ class TokenFileCredentials:
                 raise ConfigError(f"token file {self._path}: {problem}")
         return {"Authorization": f"Bearer {self._token}"}
 
-    def invalidate(self, generation: int) -> bool:  # noqa: ARG002 - reading a file costs little
+    def invalidate(self, generation: int) -> bool:
         """Return True: the file may hold a newer token."""
         self._read_at = None
         return True

@@ -268,7 +268,7 @@ def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
 class DiscoveryTransport(Protocol):
     """The method of a transport that discovery uses."""
 
-    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109 - as Transport.send
+    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:
         """Return the response, whatever its status. See `opsdk.rest.transport.Transport.send`."""
         ...
 

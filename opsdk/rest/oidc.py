@@ -159,7 +159,7 @@ class OidcCredentials:
                 headers = {"Authorization": f"Bearer {self._id_token}"}
             return headers
 
-    def invalidate(self, generation: int) -> bool:  # noqa: ARG002 - see `Credentials`
+    def invalidate(self, generation: int) -> bool:
         """Return False: as in client-go, a token is used until it expires."""
         return False
 

@@ -53,7 +53,7 @@ class PluginProcess(asyncio.SubprocessProtocol):
             self.overflowed = True
             self._kill()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """See `asyncio.SubprocessProtocol`."""
         self._open_pipes.discard(fd)
         if not self._open_pipes:

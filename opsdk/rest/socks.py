@@ -25,8 +25,8 @@ class SocksDialer:
 
     def __init__(self, proxy: ProxyServer) -> None:
         with RequiredExtra("socks", "a SOCKS5 proxy"):
-            from python_socks import ProxyError, ProxyType  # noqa: PLC0415 - an extra
-            from python_socks.async_.asyncio import Proxy  # noqa: PLC0415
+            from python_socks import ProxyError, ProxyType
+            from python_socks.async_.asyncio import Proxy
         self._proxy = proxy
         self._refusal = ProxyError
         self._make = partial(

@@ -154,7 +154,7 @@ class Transport(Closing):
         return ConnectionPool(dialer.dial, check_factory=_fence_check, dial_upgrade=dial_upgrade)
 
     # -- calls
-    async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
+    async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:
         """Return the response, whatever its status (see `opsdk.rest.response.raise_for_status`).
 
         Args:
@@ -180,7 +180,7 @@ class Transport(Closing):
         self,
         request: RestRequest,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
+        timeout: float | None = None,
         idle_timeout: float | None = None,
         retry: bool = True,
     ) -> AsyncIterator[Stream]:
@@ -209,7 +209,7 @@ class Transport(Closing):
         self,
         request: RestRequest,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
+        timeout: float | None = None,
     ) -> AsyncIterator[MessageStream]:
         """Open a WebSocket. Leaving the block closes the connection; after an exception at once.
 
@@ -243,7 +243,7 @@ class Transport(Closing):
         request: RestRequest,
         read: ReadResponse[RestResponse | ResponseStream],
         *,
-        timeout: float | None,  # noqa: ASYNC109 - it ends with the head
+        timeout: float | None,
         retry: bool,
     ) -> ResponseStream:
         """Return the response whose body is still arriving. Raises the error of one that was read."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opsdk.errors import PatchError
 from opsdk.structured_merge.value import JsonValue
 
 MISSING: Final = object()
@@ -48,22 +47,6 @@ class FieldPath:
 
     def __bool__(self) -> bool:
         return bool(self.text)
-
-
-def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """Return the unescaped parts of a JSON pointer. The empty pointer is the whole document.
-
-    >>> parse_pointer("/metadata/annotations/example.com~1a")
-    ('metadata', 'annotations', 'example.com/a')
-
-    Raises:
-        PatchError: the pointer does not start with a slash.
-    """
-    if not pointer:
-        return ()
-    if not pointer.startswith("/"):
-        raise PatchError(f"JSON pointer {pointer!r} must be empty or start with '/'", path=pointer)
-    return tuple(unescape_part(part) for part in pointer[1:].split("/"))
 
 
 def unescape_part(part: str) -> str:

@@ -240,11 +240,6 @@ class Comparison(msgspec.Struct, frozen=True):
         """The fields that the new value has, and that the old one lacks or has with another value."""
         return self.modified.union(self.added)
 
-    @property
-    def is_same(self) -> bool:
-        """Whether the values do not differ."""
-        return not (self.added or self.modified or self.removed)
-
 
 _SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
 
@@ -477,48 +472,28 @@ def _unique(items: list[JsonValue], elements: list[str]) -> JsonObject:
     return {element: item for element, item in by_element.items() if element not in twice}
 
 
-# ------------------------------------------------------------------ removing and extracting
+# ------------------------------------------------------------------ removing
 def remove_items(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
     """Return `value` without `fields`. An object or list that loses everything becomes null."""
-    return _select(value, fields, schema, extract=False)
-
-
-def extract_items(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
-    """Return only the `fields` of `value`; null if there are none."""
-    return _select(value, fields, schema, extract=True)
-
-
-def _select(value: JsonValue, fields: FieldSet, schema: Schema, *, extract: bool) -> JsonValue:
     topology = topology_for(schema, value)
-    if topology not in _GRANULAR or not value or not (fields or extract):
+    if topology not in _GRANULAR or not value or not fields:
         return value
     if isinstance(value, list) and topology in _KEYED:
         pairs = ((list_element(item, schema), item, schema.item()) for item in value)
-        items = [item for _, item in _selected(pairs, fields, extract=extract)]
-        return items or None
+        return [item for _, item in _remaining(pairs, fields)] or None
     if isinstance(value, dict):
         pairs = ((field_element(name), item, schema.field(name)) for name, item in value.items())
-        return {element[2:]: item for element, item in _selected(pairs, fields, extract=extract)} or None
+        return {element[2:]: item for element, item in _remaining(pairs, fields)} or None
     return value
 
 
-def _selected(
-    items: Iterator[tuple[str, JsonValue, Schema]], fields: FieldSet, *, extract: bool
-) -> Iterator[tuple[str, JsonValue]]:
-    """Yield the items with the fields of the set: what is extracted, or what remains without them."""
+def _remaining(items: Iterator[tuple[str, JsonValue, Schema]], fields: FieldSet) -> Iterator[tuple[str, JsonValue]]:
+    """Yield the items that are not in the set, without their parts that are."""
     for element, item, schema in items:
-        below = fields.with_prefix(element)
         if element in fields.members:
-            if extract and below:
-                yield element, _select(item, below, schema, extract=True)
-            elif extract:
-                # A granular value that is owned without its parts is extracted empty.
-                granular = topology_for(schema, item) in _GRANULAR and isinstance(item, dict | list)
-                yield element, type(item)() if granular else item
-        elif below:
-            yield element, _select(item, below, schema, extract=extract)
-        elif not extract:
-            yield element, item
+            continue
+        below = fields.with_prefix(element)
+        yield element, remove_items(item, below, schema) if below else item
 
 
 def ensure_named_fields_are_members(fields: FieldSet, schema: Schema) -> FieldSet:

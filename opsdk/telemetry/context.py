@@ -99,7 +99,7 @@ def _append(record: logging.LogRecord, text: str) -> None:
 
 def setup_logging(
     level: int | str = logging.INFO,
-    format: Literal["text", "json"] = "text",  # noqa: A002 - the common name of this argument
+    format: Literal["text", "json"] = "text",
     *,
     levels: Mapping[str, int | str] | None = None,
     stream: TextIO | None = None,

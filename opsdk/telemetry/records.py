@@ -443,15 +443,15 @@ class TelemetryHook:
         """
         return _QueueRecords(self, controller, queue)
 
-    def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:  # noqa: ARG002
+    def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:
         """Return a block that lasts as long as the reconcile. It must not change the exception of the reconcile."""
         return _NO_BLOCK
 
-    def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
+    def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
         return NO_HEADERS
 
-    def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
+    def write(self, started: WriteStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Return a block that lasts as long as the write of an object.
 
         It yields ``traceparent``, which becomes an annotation of the object, or nothing.

@@ -57,7 +57,7 @@ class _Values:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
-        from prometheus_client.metrics_core import (  # noqa: PLC0415 - start-up time: only pages need it
+        from prometheus_client.metrics_core import (
             CounterMetricFamily,
             GaugeMetricFamily,
         )
@@ -218,8 +218,8 @@ class Histograms:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
-        from prometheus_client.metrics_core import HistogramMetricFamily  # noqa: PLC0415 - as above
-        from prometheus_client.utils import floatToGoString  # noqa: PLC0415 - as above
+        from prometheus_client.metrics_core import HistogramMetricFamily
+        from prometheus_client.utils import floatToGoString
 
         family = HistogramMetricFamily(self.name, self.documentation, labels=self._labels)
         names = [floatToGoString(bound) for bound in (*self.bounds, float("inf"))]  # type: ignore[no-untyped-call]

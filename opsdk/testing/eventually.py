@@ -175,7 +175,7 @@ async def consistently(
         await pause(min(interval, during - passed))
 
 
-def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: str | None = None) -> None:  # noqa: A002 - the field's name
+def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: str | None = None) -> None:
     """Assert that a condition of ``obj.status.conditions`` has a status, and a reason if one is given.
 
     The message has all conditions of the object.

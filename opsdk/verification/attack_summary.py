@@ -15,7 +15,7 @@ class _Run(Protocol):
     """A broken run."""
 
     @property
-    def sorts(self) -> frozenset[str]:
+    def violation_kinds(self) -> frozenset[str]:
         """What its violations have in common with those of other runs that show the same bug."""
         ...
 
@@ -36,7 +36,7 @@ class AttackSummary(Generic[RunT]):
             or one without it is broken too.
         uncompared: objects and fields that are not compared, since two runs without a disturbance differ in them.
         seconds: of real time.
-        broken: what the operator does not survive, each sort once.
+        broken: what the operator does not survive, once for the same kinds of violations.
     """
 
     workloads: int = 0
@@ -60,7 +60,7 @@ class AttackSummary(Generic[RunT]):
 
     def is_new(self, run: RunT) -> bool:
         """Whether no other run breaks the same invariants."""
-        return all(run.sorts != each.sorts for each in self.broken)
+        return all(run.violation_kinds != each.violation_kinds for each in self.broken)
 
     @property
     def bugs(self) -> str:

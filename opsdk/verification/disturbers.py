@@ -95,7 +95,7 @@ class _OneDisturbance(ViewHolder):
     def _keep_lease(self) -> None:
         self._loses_lease = ""
 
-    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:
         disturbance, run, path = self._disturbance, self._run, message.path
         if disturbance.kind in WRITES or disturbance.path != path:
             return True
@@ -137,7 +137,7 @@ class _TakeOver(ViewHolder):
         """Whether the replica that leads has an old view."""
         return self._has_led and self._views.any_held
 
-    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:
         path = message.path
         place = (self._disturbance.path, self._disturbance.number)
         # In a run of another version of the operator, the message may be one of the leader's.

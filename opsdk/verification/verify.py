@@ -101,7 +101,7 @@ class BrokenRun:
         return f"{title_of(self.disturbance)}{replicas}"
 
     @property
-    def sorts(self) -> frozenset[str]:
+    def violation_kinds(self) -> frozenset[str]:
         """The broken invariants, each with the resource, or the first word, that it names."""
         parts = (violation.partition(": ") for violation in self.violations)
         return frozenset(f"{invariant}: {text.partition(' ')[0]}" for invariant, _, text in parts)
@@ -364,7 +364,7 @@ class _GuidedWorkload:
         if run.disturbance.kind is not DisturbanceKind.DRIFT and not self.reference.judge(outcome, counted=counted):
             return False
         again, violations = self.disturbed(run.disturbance)
-        return bool(self.broken_run(run.name, run.disturbance, again, violations).sorts & run.sorts)
+        return bool(self.broken_run(run.name, run.disturbance, again, violations).violation_kinds & run.violation_kinds)
 
     def explained(self, run: BrokenRun) -> BrokenRun:
         """Return a broken run with the code that wrote what it shows, from a run that looks for it."""

@@ -50,7 +50,7 @@ async def call_user_function(call: Awaitable[T], *, name: str, seconds: float | 
     except BaseException as error:
         contain(error, task=task, cancelling=before)
         if isinstance(error, TimeoutError) and scope is not None and scope.expired():
-            log.error("%s did not return within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
+            log.error("%s did not return within %g s", name, seconds)
             return CallResult(failure=f"the webhook did not return within {seconds:g} s")
         log.exception("%s raised", name)
         text = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.model import decode_hook
-from opsdk.apimachinery.quantity import Quantity, resolve_int_or_percent
+from opsdk.apimachinery.quantity import Quantity
 
 DECIMALS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARIES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -126,12 +126,3 @@ def test_equality_with_other_things() -> None:
     assert Quantity("1") != "1"
     with pytest.raises(TypeError):
         _ = Quantity("1") < 1  # type: ignore[operator]
-
-
-def test_an_int_or_percent_is_resolved_against_a_total() -> None:
-    """An integer stays, a percentage is taken of the total, and other values are errors."""
-    assert [resolve_int_or_percent(v, 10, round_up=True) for v in (3, "0%", "25%", "100%")] == [3, 0, 3, 10]
-    assert resolve_int_or_percent("25%", 10, round_up=False) == 2
-    for wrong in ("5", "x%", "-5%", "%", "1.5%"):
-        with pytest.raises(ValueError, match="percentage"):
-            resolve_int_or_percent(wrong, 10, round_up=True)

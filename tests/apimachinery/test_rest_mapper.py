@@ -185,18 +185,16 @@ async def test_versions_of_a_kind() -> None:
     assert await mapper.mappings_for(GroupKind("demo.opsdk.dev", "Nothing")) == []
 
 
-async def test_an_ambiguous_name_has_every_match() -> None:
+async def test_an_ambiguous_name_is_the_preferred_match() -> None:
     """Several groups and versions may serve a name; a group, or its beginning, narrows it, and so does a version."""
     event, other = mapping("", "v1", "Event"), mapping("events.k8s.io", "v1", "Event")
     mapper = RestMapper(Server(event, other, SITE2, SITE))
-    assert await mapper.kinds_for("events") == [event.gvk, other.gvk]
-    assert await mapper.resources_for("event") == [event.resource, other.resource]
-    assert await mapper.kinds_for("events.events.k8s.io") == [other.gvk]
-    assert await mapper.kinds_for("events.events") == [other.gvk]
-    assert await mapper.kinds_for(GroupResource("", "events")) == [event.gvk]
-    assert await mapper.resources_for("sites") == [SITE2.resource, SITE.resource]
-    assert await mapper.resources_for(SITE.resource) == [SITE.resource]
-    assert await mapper.kind_for("sites.demo") == SITE2
+    assert await mapper.kind_for("events") == await mapper.kind_for("event") == event
+    assert await mapper.kind_for("events.events.k8s.io") == other
+    assert await mapper.kind_for("events.events") == other
+    assert await mapper.kind_for(GroupResource("", "events")) == event
+    assert await mapper.kind_for("sites") == await mapper.kind_for("sites.demo") == SITE2
+    assert await mapper.kind_for(SITE.resource) == SITE
     for name in ("events.k8s.io", GroupVersionResource("demo", "v1", "sites"), "nothings"):
         with pytest.raises(NoMatchError):
-            await mapper.kinds_for(name)
+            await mapper.kind_for(name)

@@ -14,7 +14,7 @@ from opsdk.apimachinery.gvk import GroupKind, GroupVersion, GroupVersionKind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, TypedObject, Unstructured
-from opsdk.apimachinery.scheme import Scheme, SchemeBuilder
+from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.scheme import default_scheme
 from opsdk.errors import SchemeError
 
@@ -148,17 +148,6 @@ def test_a_copy_is_independent() -> None:
     thing = Thing(spec=Spec())
     one.default(thing)
     assert thing.spec.size == 0
-
-
-def test_builders_collect() -> None:
-    """A builder adds its registered classes to each scheme."""
-    builder = SchemeBuilder()
-    assert builder.register(Thing) is Thing
-    builder.add(lambda s: s.add(Pod) and None)
-    for _ in range(2):
-        scheme = builder.add_to(Scheme())
-        assert scheme.recognizes(GVK)
-        assert scheme.recognizes(Pod.gvk)
 
 
 def test_a_kind_without_a_version_is_refused() -> None:

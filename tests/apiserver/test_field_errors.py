@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import (
     OMITTED,
     FieldError,
     duplicate,
     forbidden,
     invalid,
-    invalid_error,
     not_found,
     not_supported,
     required,
@@ -18,6 +18,7 @@ from opsdk.apiserver.field_errors import (
     too_many,
     type_invalid,
 )
+from opsdk.errors import InvalidError
 from opsdk.structured_merge.paths import FieldPath
 
 X = FieldPath("spec", "x")
@@ -52,9 +53,14 @@ def test_each_kind_of_error(error: FieldError, reason: str, text: str) -> None:
     assert (error.cause.reason, error.cause.message, error.cause.field) == (reason, text, "spec.x")
 
 
+def invalid_object(kind: str, group: str, name: str, *errors: FieldError) -> InvalidError:
+    """The error of an object with errors in fields."""
+    return api_errors.invalid(kind, group, name, [error.cause for error in errors])
+
+
 def test_one_error_stands_bare() -> None:
     """A single error has no brackets; details name the kind."""
-    error = invalid_error("Deployment", "apps", "a", [required(X)])
+    error = invalid_object("Deployment", "apps", "a", required(X))
     assert error.message == 'Deployment.apps "a" is invalid: spec.x: Required value'
     assert (error.code, error.reason) == (422, "Invalid")
     assert (error.details.kind, error.details.group, error.details.name) == ("Deployment", "apps", "a")
@@ -62,13 +68,13 @@ def test_one_error_stands_bare() -> None:
 
 def test_the_same_text_is_said_once() -> None:
     """The message has each text once; the causes have every error."""
-    error = invalid_error("ConfigMap", "", "a", [required(X), required(X), required("y")])
+    error = invalid_object("ConfigMap", "", "a", required(X), required(X), required("y"))
     assert error.message == 'ConfigMap "a" is invalid: [spec.x: Required value, y: Required value]'
     assert len(error.details.causes) == 3
 
 
 def test_errors_of_no_object() -> None:
     """A patch whose result is not an object is invalid, without kind and name."""
-    assert invalid_error("", "", "", [invalid("patch", "p", "why")]).message == (
+    assert invalid_object("", "", "", invalid("patch", "p", "why")).message == (
         ' "" is invalid: patch: Invalid value: "p": why'
     )

@@ -63,8 +63,7 @@ async def lines(env: Environment, web: WebServer, *, limit: int = 1 << 16) -> As
 
 async def settled(web: WebServer) -> bool:
     """Whether nothing is left of what clients did, after a while at most."""
-    service = web._service
-    assert service is not None
+    service = web.service
     for _ in range(200):
         if not service.connections and not service.tasks:
             return True

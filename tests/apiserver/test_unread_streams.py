@@ -59,21 +59,19 @@ async def unread(env: Environment, web: WebServer, path: str, count: int) -> Asy
     try:
         for client in clients:
             client.sendall(request)
-        assert web._service is not None
-        while len(web._service.tasks) < count:
+        while len(web.service.tasks) < count:
             await asyncio.sleep(0.01)
         yield
     finally:
         for client in clients:
             client.close()
-    while web._service.connections:
+    while web.service.connections:
         await asyncio.sleep(0.01)
 
 
 def buffered(web: WebServer) -> list[int]:
     """The bytes in the write buffer of each connection."""
-    assert web._service is not None
-    return [connection._transport.get_write_buffer_size() for connection in web._service.connections]  # type: ignore[attr-defined]
+    return [connection._transport.get_write_buffer_size() for connection in web.service.connections]  # type: ignore[attr-defined]
 
 
 async def write(env: Environment, count: int) -> None:

@@ -35,7 +35,7 @@ USES: dict[str, Callable[[str], object]] = {
 
 def _cached_entries() -> dict[str, int]:
     """Return the entries of each `lru_cache` of this project."""
-    caches = [obj for obj in gc.get_objects() if isinstance(obj, functools._lru_cache_wrapper)]
+    caches = [obj for obj in gc.get_objects() if isinstance(obj, type(functools.lru_cache(len)))]
     own = [cache for cache in caches if cache.__module__.startswith(("opsdk.", "envtest."))]
     return {f"{cache.__module__}.{cache.__qualname__}": cache.cache_info().currsize for cache in own}
 

@@ -24,7 +24,6 @@ from opsdk import (
 from opsdk.api.core.v1 import Secret
 from opsdk.errors import AdmissionDeniedError, ConfigError, ForbiddenError
 from opsdk.manager.options import ManagerOptions
-from opsdk.manager.phases import Phase
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
@@ -123,8 +122,8 @@ async def test_metrics_have_a_certificate_of_the_operators_ca() -> None:
         await operator.manager.wait_ready()
         secret = await outside.uncached.get(Secret, "default/hooks-tls")
         tls = ssl.create_default_context(cadata=secret.data["ca.crt"].decode())
-        (server,) = operator.manager._groups[Phase.HTTP]._runnables
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname="hooks")  # type: ignore[attr-defined]
+        (server,) = operator.manager.http_servers
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname="hooks")
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: hooks\r\nConnection: close\r\n\r\n")
         assert b"controller_runtime_reconcile_total" in await reader.read()
         writer.close()

@@ -57,6 +57,9 @@ class CacheBounds(NamedTuple):
 class NoBackoff:
     """A backoff without random numbers: the machine does not measure time."""
 
+    tries = 0
+    last = None
+
     def start(self) -> NoBackoff:
         """Return the state."""
         return self

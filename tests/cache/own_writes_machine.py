@@ -28,7 +28,6 @@ from opsdk.cache.own_writes import OwnWrites, _Since
 from opsdk.cache.reflector import Reflector, ReflectorState
 from opsdk.cache.store import InformerStore
 from opsdk.cache.unknown_reads import UnknownRead
-from opsdk.cache.watch_history import WatchHistory
 from opsdk.cache.write_recorder import WriteRecorder, _lists_of
 from opsdk.client.operations import Create, Delete, Update
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectionLostError, NotFoundError
@@ -291,7 +290,8 @@ class OwnWritesMachine(ReflectorMachine):
     # -------------------------------------------------------------- the state
     def state(self) -> Hashable:
         """All of the core, with resource versions replaced by their ranks."""
-        flat = flatten(_machine_parts(self), {**_PARTS, _Since: partial(_since, self.store.own)})
+        of_store = {_Since: partial(_since, self.store.own), UnknownRead: partial(_read_parts, self.store)}
+        flat = flatten(_machine_parts(self), {**_PARTS, **of_store})
         revisions = sorted({one for one in flat if type(one) is int and one >= STEP})
         ranks = {revision: STEP + rank for rank, revision in enumerate(revisions)}
         epochs = tuple(order_of(revision)[0] for revision in revisions) if self.server.restored else ()
@@ -320,13 +320,14 @@ def _machine_parts(machine: OwnWritesMachine) -> tuple[Any, ...]:
 
 def _reflector_parts(reflector: Reflector) -> tuple[Any, ...]:
     listing = reflector.state is ReflectorState.LISTING
+    watches = reflector.save_history()
     return (
         reflector.state,
         reflector.resource_version,
         reflector.synced,
         reflector._watch_list,
         reflector._went_back,
-        reflector._history,
+        (watches.objects, watches.broken, watches.expired, watches.opened_at is not None),
         reflector._revision_before if reflector.state is not ReflectorState.BACKING_OFF else 0,
         reflector._replacement.tables.entries if listing else (),
     )
@@ -343,8 +344,8 @@ def _write_parts(write: SentWrite) -> tuple[Any, ...]:
     return write.verb, write.name, write.commit, type(write.error), has_version, is_late, sent.newest, sent.entry
 
 
-def _read_parts(read: UnknownRead) -> tuple[Any, ...]:
-    is_late = read.start.lists != read._store.lists
+def _read_parts(store: InformerStore, read: UnknownRead) -> tuple[Any, ...]:
+    is_late = read.start.lists != store.lists
     return is_late, read.start.revision, read.start.watched, read.start.visible, read._mark, read._pending
 
 
@@ -353,8 +354,6 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     InformerStore: _store_parts,
     StoreEntry: lambda entry: (entry.key.name, entry.uid, entry.resource_version),
     OwnWrites: lambda own: tuple(part for name, part in vars(own).items() if name != "shown_own_changes"),
-    WatchHistory: lambda history: (history._objects, history._broken, history._expired, history._opened_at is not None),
     Commit: tuple,
     SentWrite: _write_parts,
-    UnknownRead: _read_parts,
 }

@@ -71,7 +71,7 @@ async def test_a_hostile_resource_version_does_not_stop_a_watch() -> None:
                 "metadata": {**server.objects["a"]["metadata"], "resourceVersion": version},
             }
             informer.own_writes.record(msgspec.json.encode(hostile))
-            server._record("MODIFIED", hostile)
+            server.record("MODIFIED", hostile)
         server.put("b")
         await asyncio.sleep(1)
         assert {entry.key.name for entry in informer.store.entries()} == {"a", "b"}

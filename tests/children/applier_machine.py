@@ -28,7 +28,8 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import ObjectList, assign
 from opsdk.children.applier import Applier
-from opsdk.children.memory import Memory
+from opsdk.children.applier_memory import ApplierMemory
+from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
 from opsdk.client.operations import Apply, Delete, Get, List
 from opsdk.client.scheme import default_scheme
@@ -37,6 +38,8 @@ from tests.children.child_server import KEY, NONE, STRANGER, ChildServer, Owner,
 
 _NUMBER = re.compile(r"\b9\d{5}\b")
 _PASSES_TO_REST = 6
+_TYPES = TypeResolver(default_scheme())
+"""The types that all appliers of a search share."""
 
 
 class ApplierBounds(NamedTuple):
@@ -104,7 +107,10 @@ class Executor:
 class LabelledApplier(Applier):
     """An applier that knows what the digests of its memory stand for: their bytes depend on uids."""
 
-    labels: dict[bytes, str]
+    def __init__(self, client: Client) -> None:
+        super().__init__(client, field_owner="operator")
+        self._types = _TYPES
+        self.labels: dict[bytes, str] = {b"": ""}
 
     def _declare(self, desired: Any, owner: Any, source: bytes) -> Any:
         declared = super()._declare(desired, owner, source)
@@ -129,53 +135,44 @@ class ApplierMachine(ChildServer):
         """The result of an own write, which the cache shows before the watch does."""
         self.is_unknown = False
         """The response to a write was lost: the next read of the child asks the server."""
-        self.labels: dict[bytes, str] = {b"": ""}
         self._start_operator()
 
     def _start_operator(self) -> None:
         executor: Any = Executor(self)
-        self.applier = LabelledApplier(Client(executor), field_owner="operator")
-        self.applier.labels = self.labels
+        self.client = Client(executor)
+        self.applier = LabelledApplier(self.client)
         self.running: Coroutine[Any, Any, None] | None = None
         self.request: Any = None
         self.pass_owner = 0
-        self.memory: tuple[Memory[Any, Any], ...] = ()
+        self.memory = self.applier.memory
         """What the applier remembered before the pass."""
         self.log: tuple[tuple[str, Any], ...] = ()
         """What the pass has read and received."""
         self.repeated: list[tuple[str, Any]] = []
 
     def copy(self) -> ApplierMachine:
-        """Return a machine in the same state: its pass runs again until the same request."""
+        """Return a machine in the same state."""
         machine = copy(self)
-        machine._start_operator()
-        machine.labels = machine.applier.labels = dict(self.labels)
-        machine.applier._types = self.applier._types
-        if self.running is None:
-            machine._remember(self._memory())
-            return machine
-        machine._remember(self.memory)
-        machine.repeated = list(self.log)
-        machine.begin_pass()
-        while machine.repeated:
-            what, value = machine.repeated.pop(0)
-            machine.log = (*machine.log, (what, value))
-            if what == "removed":
-                machine._forget()
-            else:
-                machine._run(value)
+        machine.start_again()
         return machine
 
-    def _memory(self) -> tuple[Memory[Any, Any], ...]:
-        applier = self.applier
-        return tuple(
-            copy_of(memory)
-            for memory in (applier._apply_records, applier._owned_fields, applier._foreign, applier._contentions)
-        )
-
-    def _remember(self, memory: tuple[Memory[Any, Any], ...]) -> None:
-        applier = self.applier
-        applier._apply_records, applier._owned_fields, applier._foreign, applier._contentions = map(copy_of, memory)
+    def start_again(self) -> None:
+        """Start the operator with the same memory. Its pass runs again until the same request."""
+        before, running, memory, log = self.applier, self.running, self.memory, self.log
+        self._start_operator()
+        self.applier.labels = dict(before.labels)
+        self.applier.memory = copy_of(before.memory if running is None else memory)
+        if running is None:
+            return
+        self.repeated = list(log)
+        self.begin_pass()
+        while self.repeated:
+            what, value = self.repeated.pop(0)
+            self.log = (*self.log, (what, value))
+            if what == "removed":
+                self._forget()
+            else:
+                self._run(value)
 
     # -------------------------------------------------------------- operations
     def operations(self) -> dict[str, Callable[[], None]]:
@@ -250,7 +247,7 @@ class ApplierMachine(ChildServer):
         self.standby = self.owner, self.child
 
     def _forget(self) -> None:
-        self.applier._forget(ConfigMap.gvk, KEY)
+        self.applier.memory.forget(ConfigMap.gvk, KEY)
 
     # -------------------------------------------------------------- the operator
     def restart(self) -> None:
@@ -262,8 +259,7 @@ class ApplierMachine(ChildServer):
 
     async def reconcile(self) -> None:
         """Apply what the owner wants, and prune the rest."""
-        client = self.applier._client
-        owner = await client.get_or_none(Site, KEY)
+        owner = await self.client.get_or_none(Site, KEY)
         if owner is None:
             return
         self.pass_owner = int(owner.metadata.uid)
@@ -274,7 +270,7 @@ class ApplierMachine(ChildServer):
 
     def begin_pass(self) -> None:
         """A worker takes the owner's key."""
-        self.memory, self.log = self._memory(), ()
+        self.memory, self.log = copy_of(self.applier.memory), ()
         self.running = self.reconcile()
         self._run(None)
 
@@ -300,7 +296,7 @@ class ApplierMachine(ChildServer):
             else:
                 self.request = self.running.send(response)
         except (StopIteration, OpsdkError):
-            self.running, self.request, self.log, self.memory = None, None, (), ()
+            self.running, self.request, self.log = None, None, ()
 
     def answer(self) -> None:
         """The server handles the request, and the response arrives."""
@@ -333,8 +329,8 @@ class ApplierMachine(ChildServer):
         self._pass_at_rest()
         assert self.writes == 0, f"{self.writes} writes at rest"
         if self.child is None:
-            records, _, foreign, contentions = self._memory()
-            remembered = [*records, *foreign, *contentions]
+            memory = self.applier.memory
+            remembered = [*memory.records, *memory.foreign, *memory.contentions]
             assert not remembered, f"the applier remembers a child that does not exist: {remembered}"
 
     def _pass_at_rest(self) -> None:
@@ -361,16 +357,16 @@ class ApplierMachine(ChildServer):
 
     def state(self) -> Hashable:
         """The state, with uids and resource versions replaced by their ranks."""
-        records, fields, foreign, contentions = self._memory() if self.running is None else self.memory
+        memory, labels = self.applier.memory if self.running is None else self.memory, self.applier.labels
         text = repr(
             (
                 (self.changes, self.edits, self.faults),
                 (self.owner, self.cached_owner, self.child, self.cached_child),
                 (self.own_write, self.is_unknown, self.removed, self.standby if self.faults else ()),
-                [self._record_text(record) for record in records.values()],
-                sorted(self.labels[digest] for digest in fields),
-                list(foreign.values()),
-                [contention.count for contention in contentions.values()],
+                [self._record_text(record) for record in memory.records.values()],
+                sorted(labels[digest] for digest in memory.owned_fields),
+                list(memory.foreign.values()),
+                [contention.count for contention in memory.contentions.values()],
                 self.running is not None,
                 [(what, str(value)) for what, value in self.log],
             )
@@ -379,7 +375,7 @@ class ApplierMachine(ChildServer):
         return _NUMBER.sub(lambda match: ranks[match.group()], text)
 
     def _record_text(self, record: Any) -> Hashable:
-        digests = [self.labels[digest] for digest in (record.source, record.digest, record.previous_digest)]
+        digests = [self.applier.labels[digest] for digest in (record.source, record.digest, record.previous_digest)]
         return *digests, record.uid, record.resource_version, record.remaining
 
 
@@ -389,9 +385,11 @@ def kind_of_target(obj: Any) -> Any:
     return Kind(ConfigMap.gvk, type(obj))
 
 
-def copy_of(memory: Memory[Any, Any]) -> Memory[Any, Any]:
-    """Return a copy of a memory. Its values do not change, except for contentions."""
-    other: Memory[Any, Any] = Memory(memory._size, weigh=memory._weigh, max_bytes=memory._max_bytes)
-    other.update({key: copy(value) for key, value in memory.items()})
-    other.weight = memory.weight
+def copy_of(memory: ApplierMemory) -> ApplierMemory:
+    """Return a copy of a memory, with copies of its values: contentions change."""
+    other = copy(memory)
+    for name, part in vars(memory).items():
+        values = copy(part)
+        values.update({key: copy(value) for key, value in part.items()})
+        setattr(other, name, values)
     return other

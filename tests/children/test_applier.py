@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from intercept import intercept
 
 from envtest.testing.effects import SlowWatch
 from opsdk.api.apps.v1 import Deployment
@@ -20,7 +21,6 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_di
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
-from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, Get, List, Operation
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
@@ -714,9 +714,9 @@ async def test_an_applier_forgets_children_that_are_deleted() -> None:
             live = await applier.apply(child, owner=owner)
             await cluster.uncached.delete(live)
         await asyncio.sleep(1)
-        memories = [applier._apply_records, applier._owned_fields, applier._foreign]
-        assert [len(memory) for memory in memories] == [1, 1, 0]
-        assert applier._apply_records.weight == next(iter(applier._apply_records.values())).weight()
+        memory = applier.memory
+        assert [len(part) for part in (memory.records, memory.owned_fields, memory.foreign)] == [1, 1, 0]
+        assert memory.records.weight == next(iter(memory.records.values())).weight()
 
 
 async def test_an_applier_without_a_cache_forgets_the_oldest_children() -> None:
@@ -725,8 +725,8 @@ async def test_an_applier_without_a_cache_forgets_the_oldest_children() -> None:
         applier = Applier(counted.uncached, field_owner="me", size=10)
         for number in range(30):
             await applier.apply(config(f"child-{number}", x="1"))
-        assert [key.name for _, key in applier._apply_records] == [f"child-{number}" for number in range(20, 30)]
-        assert len(applier._owned_fields) == 10
+        assert [key.name for _, key in applier.memory.records] == [f"child-{number}" for number in range(20, 30)]
+        assert len(applier.memory.owned_fields) == 10
 
 
 async def test_an_applier_does_not_keep_an_informer_running() -> None:
@@ -751,6 +751,6 @@ async def test_equal_parts_of_owned_fields_are_shared() -> None:
             child = desired(copy.deepcopy(DEPLOYMENT))
             child.metadata.name = name
             await applier.apply(child, owner=await owner_of(counted, f"owner-{name}"))
-        first, second = (record.owned for record in applier._apply_records.values())
+        first, second = (record.owned for record in applier.memory.records.values())
         assert first != second
         assert first.children["f:spec"] is second.children["f:spec"]

@@ -58,7 +58,7 @@ async def trust(check: Any) -> None:
     """The bug: a create does not check the owner."""
 
 
-def forget_nothing(applier: Any, gvk: Any, key: Any) -> None:
+def forget_nothing(memory: Any, gvk: Any, key: Any) -> None:
     """The bug: an object that leaves the cache is remembered."""
 
 
@@ -78,7 +78,7 @@ def ignore_version(record: Any, uid: str, resource_version: str) -> bool:
             "is taken for .*\nafter .*, another replica leads, a pass begins",
         ),
         (
-            "opsdk.children.applier.Applier._forget",
+            "opsdk.children.applier_memory.ApplierMemory.forget",
             forget_nothing,
             ApplierBounds(changes=2),
             "remembers a child that does not exist.*\nafter .*, the owner wants none, and then at rest",

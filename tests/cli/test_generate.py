@@ -17,11 +17,14 @@ from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cli.__main__ import main
-from opsdk.cli.generate import cluster
 from opsdk.cli.generate.cluster import read_schemas
 from opsdk.cli.generate.names import camel, module_of, pascal, snake
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, json_response
+from opsdk.rest.config import RestConfig
 from opsdk.structured_merge.value import JsonObject
 
 META = {"allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}
@@ -264,7 +267,7 @@ async def test_a_crd_of_a_live_server_becomes_a_class(tmp_path: Path) -> None:
     ]
 
 
-def test_one_document_is_read_for_each_group_version() -> None:
+async def test_one_document_is_read_for_each_group_version() -> None:
     """One OpenAPI document is read for each group version, in order, at the URL of the server."""
     paths = {
         ".well-known/openid-configuration": {},
@@ -276,9 +279,20 @@ def test_one_document_is_read_for_each_group_version() -> None:
         "apis/batch/v1": {},
         "version": {},
     }
-    assert cluster._choose(paths, ["apps", "core"]) == ["/openapi/v3/apis/apps/v1", "/openapi/v3/api/v1?hash=A%3D"]
-    assert len(cluster._choose(paths, [])) == 3
-    assert cluster._choose(paths, ["batch"]) == ["/openapi/v3/apis/batch/v1"]
+
+    async def requested(*groups: str) -> list[str]:
+        targets: list[str] = []
+
+        async def respond(request: HttpRequest) -> HttpResponse:
+            targets.append(f"{request.path}?{request.query.raw}".rstrip("?"))
+            return json_response({"paths": paths} if request.path == "/openapi/v3" else {})
+
+        await read_schemas(RestConfig(app=asgi(respond)), groups)
+        return targets[1:]
+
+    assert await requested("apps", "core") == ["/openapi/v3/apis/apps/v1", "/openapi/v3/api/v1?hash=A%3D"]
+    assert len(await requested()) == 3
+    assert await requested("batch") == ["/openapi/v3/apis/batch/v1"]
 
 
 @pytest.mark.parametrize(

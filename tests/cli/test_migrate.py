@@ -21,7 +21,7 @@ import envtest
 from opsdk import Cluster, ObjectMeta, Operator, UsageError
 from opsdk.api.core.v1 import Namespace, ServiceAccount
 from opsdk.cli.app import app
-from opsdk.cli.migrate.equality import compare_runs, compare_states
+from opsdk.cli.migrate.equality import compare_runs
 from opsdk.cli.migrate.kinds import definitions_in, kinds_of_definitions, parse_selector, resolve
 from opsdk.cli.migrate.kopf import migrate_sources
 from opsdk.cli.migrate.model import HandlerKind, KindName, Migration, MigrationVerdict, ResourceSelector
@@ -606,10 +606,10 @@ def test_equal_states_differ_in_nothing_random() -> None:
 
     first = state("6f1c0ab2-0000-4000-8000-00000000000a", "2026-01-01T00:00:00Z", 1)
     second = state("7f1c0ab2-0000-4000-8000-00000000000b", "2026-02-01T00:00:00.5Z", 1)
-    assert compare_states(first, second) == []
+    assert compare_runs([first], [second]).differences == []
     changed = state("7f1c0ab2-0000-4000-8000-00000000000b", "2026-02-01T00:00:00.5Z", 2)
-    assert compare_states(first, changed) == ["Site n/a: spec.size: 1 -> 2"]
-    assert compare_states(first, first[:1]) == ["Pod n/p-*: only in the first state"]
+    assert compare_runs([first], [changed]).differences == ["Site n/a: spec.size: 1 -> 2"]
+    assert compare_runs([first], [first[:1]]).differences == ["Pod n/p-*: only in the first state"]
 
 
 def test_fields_in_which_two_runs_agree_do_not_count() -> None:

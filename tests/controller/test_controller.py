@@ -92,7 +92,7 @@ class Gate(EventSource):
         self.started += 1
         await asyncio.sleep(self.start_seconds)
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109
+    async def wait_synced(self, timeout: float) -> None:
         await asyncio.sleep(self.sync_seconds)
         if self.error is not None:
             raise self.error

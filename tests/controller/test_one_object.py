@@ -387,7 +387,7 @@ def malformed(name: str = "bad") -> Unstructured:
     return Unstructured.from_tree({"apiVersion": Box.gvk.api_version, "kind": "Box", **tree})
 
 
-async def condition_of(client: Client, name: str, type: str) -> JsonObject | None:  # noqa: A002 - the field's name
+async def condition_of(client: Client, name: str, type: str) -> JsonObject | None:
     """Return a condition of a box that may be malformed."""
     obj = await client.get(unstructured_kind(Box.gvk.api_version, "Box"), f"default/{name}")
     return next((c for c in obj.get("status", "conditions") or [] if c["type"] == type), None)

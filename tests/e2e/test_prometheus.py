@@ -23,7 +23,6 @@ from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, ManagerOptions
-from opsdk.manager.phases import Phase
 from opsdk.structured_merge.value import JsonValue
 
 pytestmark = [
@@ -79,8 +78,8 @@ async def ask(port: int, query: str) -> list[dict[str, JsonValue]]:
 
 def metrics_port(manager: Manager) -> int:
     """Where the metrics are."""
-    (server,) = manager._groups[Phase.HTTP]._runnables
-    return int(server.port)  # type: ignore[attr-defined]
+    (server,) = manager.http_servers
+    return server.port
 
 
 @pytest.mark.behaviour(133, 134)

@@ -14,7 +14,6 @@ import envtest
 from opsdk import Client, Operator, Unstructured
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
 from opsdk.builder.deployed import field_manager, labelled
-from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.inputs import PackageInputs, package_inputs
 from opsdk.cli.package.tree import installed_objects
@@ -22,6 +21,7 @@ from opsdk.cli.plan.request import OperatorChoice
 from opsdk.cli.project import current_project
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.environments import environment_factory
+from opsdk.engine.kubectl_apply import apply_as_kubectl
 from opsdk.engine.plan import Plan
 from opsdk.engine.planning import make_plan
 from opsdk.engine.run import OperatorRun

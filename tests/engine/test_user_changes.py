@@ -9,11 +9,11 @@ import pytest
 
 from opsdk import Context
 from opsdk.apimachinery.kinds import unstructured_kind
-from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.plan.inputs import UserChanges
 from opsdk.cli.plan.printing import plan_status
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
+from opsdk.engine.kubectl_apply import apply_as_kubectl
 from opsdk.engine.plan import ConsequenceKind, Plan
 from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 from cache_events import created, deleted, updated, view
+from container_sizes import container_sizes, growth
 from msgspec.structs import replace
 
 from opsdk.errors import UsageError
@@ -169,7 +170,7 @@ async def test_every_state_is_mapped_after_random_failures(seed: int, asynchrono
         await asyncio.sleep(1000)
         names |= set(bound.taken())
         assert names == {str(n) for n in range(1, version + 1)}
-        assert not bound.dispatcher._retries.pending
+        assert not bound.dispatcher.retries_events
         assert bound.dispatcher.counts["given_up"] == 0
 
 
@@ -359,7 +360,7 @@ async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> N
         assert len(asyncio.all_tasks()) - before <= 2
         await asyncio.sleep(1000)
         assert len(asyncio.all_tasks()) - before == 1
-        assert list(bound.dispatcher._retries.pending) == [view("lives").key]
+        assert bound.dispatcher.retries_events
         assert bound.dispatcher.failures.failing()[0].failing == {view("lives").key}
         broken = False
         await asyncio.sleep(600)
@@ -445,6 +446,7 @@ async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
         return [Request(*event.view.key)]
 
     async with BoundDispatcher(Funcs(create=requests, update=requests, delete=requests)) as bound:
+        before = container_sizes(bound.dispatcher)
         for number in range(3000):
             bound.dispatcher.dispatch(deleted(view(f"o{number}")))
         bound.dispatcher.dispatch(created(view("o0")))  # it is created again
@@ -453,8 +455,8 @@ async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
         await asyncio.sleep(60)
         assert len(set(bound.taken())) == 3000
         assert bound.dispatcher.counts["given_up"] == 0
-        assert not bound.dispatcher._retries.pending
-        assert not bound.dispatcher._retries._deleted
+        assert not bound.dispatcher.retries_events
+        assert growth(before, container_sizes(bound.dispatcher), above=10) == {}
 
 
 class Hanging:

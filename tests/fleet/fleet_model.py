@@ -79,6 +79,10 @@ class Member:
                 labels=member_labels(o.name, version),
             )
         )
+        self.lists = 0
+        """How many lists it has received."""
+        self.has_no_lease = False
+        """The last renewal found that the lease was deleted: the next one creates it."""
         self.dead = False
         self.frozen_until = 0.0
         self.blind_until = 0.0
@@ -99,17 +103,20 @@ class Member:
             self.dead = True
             model.at(model.rng.uniform(0, 3), model.spawn)
             return
-        lease = self.election.desired_record(EPOCH + timedelta(seconds=began))
+        rules = LeaderElectionRules(self.election.options) if self.has_no_lease else self.election
+        lease = rules.desired_record(EPOCH + timedelta(seconds=began))
 
         def answered(result: Lease | None) -> None:
+            self.has_no_lease = False
             if result is not None:
                 self.election.acquired(result, began, model.now)
-            else:  # the lease was deleted, or an answer was lost: read it, as the elector does
-                stored = model.server.leases.get(lease.metadata.name)
-                if stored is None:
-                    self.election._observed = None
-                else:
-                    self.election.observed(stored, model.now)
+                return
+            # The lease was deleted, or an answer was lost: read it, as the elector does.
+            stored = model.server.leases.get(lease.metadata.name)
+            if stored is None:
+                self.has_no_lease = True
+            else:
+                self.election.observed(stored, model.now)
 
         model.request(self, lambda: model.server.write(lease), answered)
         model.at(model.options.retry_period, lambda: model.on(self, self.renew))
@@ -129,6 +136,7 @@ class Member:
         def answered(leases: list[Lease]) -> None:
             if again[0] or self.election.role is not Role.LEADING:
                 return
+            self.lists += 1
             self.rules.observed(leases, requested_at=requested_at, answered_at=model.now)
             self.carry_out()
             if self.rules.leaving and not self.rules.states():
@@ -167,22 +175,20 @@ class Member:
             self.model.after(self, 1, partial(self.warm, shard))
 
     def _send_write(self, shard: str, lease: Lease) -> None:
-        model, requested_at = self.model, self.model.now
+        model, requested_at, lists = self.model, self.model.now, self.lists
 
         def answered(result: Lease | None) -> None:
             # The loop reads again only after its writes are answered, so a late answer is not reported.
-            if result is not None and shard in self.rules._shards and self._is_news(shard, result):
+            if result is not None and self.lists == lists:
                 self.rules.wrote(shard, result, requested_at=requested_at, answered_at=model.now)
 
         model.request(self, lambda: model.server.write(lease), answered)
 
-    def _is_news(self, shard: str, result: Lease) -> bool:
-        known_lease = self.rules._shards[shard].lease
-        return known_lease is None or int(known_lease.metadata.resource_version) < int(result.metadata.resource_version)
-
     def _send_delete(self, shard: str, lease: Lease) -> None:
+        lists = self.lists
+
         def answered(result: bool) -> None:
-            if result and shard in self.rules._shards:
+            if result and shard and self.lists == lists:
                 self.rules.deleted(shard)
 
         self.model.request(self, lambda: self.model.server.delete(lease), answered)

@@ -23,7 +23,7 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.fleet.canary_rules import Canary, CanaryPhase, canary_lease, canary_lease_name, encode_canary
 from opsdk.fleet.ownership_rules import OwnershipRules, OwnershipStep, ShardState, StepKind
 from opsdk.fleet.shard_lease import shard_of
-from opsdk.manager.leader_election.leader_election_record import Role
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionRules, Role
 from tests.fleet.fleet_replica import FIRST_VERSION, LeaseServer, Replica
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -164,11 +164,11 @@ class OwnershipMachine:
             replica.ended = True
             return
         stored = self.server.leases.get(election.options.name)
-        if stored is None:
-            election._observed = None
-        else:
+        if stored is not None:
             election.observed(stored, self.now)
-        written = self.server.write(election.desired_record(EPOCH + timedelta(seconds=self.now)))
+        wall = EPOCH + timedelta(seconds=self.now)
+        rules = election if stored is not None else LeaderElectionRules(election.options)
+        written = self.server.write(rules.desired_record(wall))
         assert written is not None
         election.acquired(written, self.now, self.now)
 
@@ -324,19 +324,19 @@ def _replica_parts(replica: Replica) -> tuple[Any, ...]:
     return (
         (replica.identity, replica.ended, replica.stands_still, sorted(replica.unreachable)),
         (replica.listed, replica.writes, replica.sent_at if replica.writes else 0),
-        (election.role, election._renewed_at, election._first_attempt_at, election._leads_from),
+        (election.role, election.save_times()),
         replica.rules,
     )
 
 
 def _rules_parts(rules: OwnershipRules) -> tuple[Any, ...]:
-    read = (rules._read_at, rules._has_read, rules._missing_since)
-    choice = (encode_canary(rules.canary) if rules.canary is not None else "", rules.canary_problem)
-    return rules.leaving, read, rules.membership._members, rules.membership._read_at, rules._shards, choice
+    """Return all attributes but constants and the cache."""
+    return tuple(part for name, part in vars(rules).items() if name not in ("identity", "options", "_placement_cache"))
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     OwnershipRules: _rules_parts,
+    Canary: lambda canary: (encode_canary(canary),),
     Lease: lambda lease: (
         lease.metadata.name,
         lease.metadata.uid,

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 import pytest
+from debug_rows import debug_rows
 
 from opsdk import Cluster, Context, ObjectMeta, Operator, OperatorOptions, Request, RestConfig, UsageError
 from opsdk.api.core.v1 import ConfigMap, Namespace, Secret
@@ -168,18 +169,19 @@ async def test_controller_classes_run_where_they_belong() -> None:
 async def test_debug_pages_show_the_controllers_of_all_clusters() -> None:
     """Controllers, caches and shards of each managed cluster are rows; a request by hand reaches its queue."""
 
-    def rows(replica: Replica, page: str) -> list[Any]:
-        """The rows of a page."""
-        listed: Any = replica.operator.manager.debug._pages[page][1]()
-        return list(listed)
+    async def rows(replica: Replica, page: str) -> Any:
+        return await debug_rows(replica.operator.manager.debug, page)
 
     async with World(["eu", "us"]) as world:
         (replica,) = world.start("a")
         await world.settled()
-        controllers = {(row["controller"], row["cluster"]) for row in rows(replica, "controllers")}
+        controllers = {(row["controller"], row["cluster"]) for row in await rows(replica, "controllers")}
         assert {("configmap@eu", "eu"), ("configmap@us", "us")} <= controllers
-        assert {row["cluster"] for row in rows(replica, "informers") if row["name"] == "configmaps"} == {"eu", "us"}
-        shards = rows(replica, "shards")
+        assert {row["cluster"] for row in await rows(replica, "informers") if row["name"] == "configmaps"} == {
+            "eu",
+            "us",
+        }
+        shards = await rows(replica, "shards")
         assert [(row["shard"], row["state"]) for row in shards] == [("eu", "owned"), ("us", "owned")]
         assert {row["holder"] for row in shards} == {row["member"] for row in shards}
         enqueued = replica.fleet.runner.enqueue_now("configmap@us", "default", "by-hand")

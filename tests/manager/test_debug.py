@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from debug_rows import debug_rows
 
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.meta import ObjectMeta
@@ -24,7 +25,6 @@ from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.manager.debug import DebugPages, memory_page
 from opsdk.manager.manager import Manager, ManagerOptions
-from opsdk.manager.phases import Phase
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 
@@ -42,8 +42,8 @@ async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, st
 
 def port_of(manager: Manager) -> int:
     """Where the debug pages are."""
-    (server,) = manager._groups[Phase.HTTP]._runnables
-    return int(server.port)  # type: ignore[attr-defined]
+    (server,) = manager.http_servers
+    return server.port
 
 
 @asynccontextmanager
@@ -118,7 +118,7 @@ async def test_the_pages_of_a_running_operator() -> None:
 
 async def test_pages_exist_only_where_they_are_on() -> None:
     """Off by default; then tasks have no ages and the loop no factory. Unknown pages are 404, writes are 405."""
-    assert not Manager()._groups[Phase.HTTP]._runnables
+    assert not Manager().http_servers
     async with serving() as (_, port):
         assert (await fetch(port, "/debug"))[0] == 200
         assert (await fetch(port, "/debug/none"))[0] == 404
@@ -174,7 +174,7 @@ async def test_runnables_share_a_page() -> None:
     pages = DebugPages()
     pages.extend("clusters", lambda: [1])
     pages.extend("/debug/clusters", lambda: iter([2, 3]))
-    assert pages._pages["clusters"][1]() == [1, 2, 3]
+    assert await debug_rows(pages, "clusters") == [1, 2, 3]
     for path in ("", "/debug/", "a/b"):
         with pytest.raises(UsageError, match="/debug/name"):
             pages.add(path, list)

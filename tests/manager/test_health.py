@@ -16,7 +16,6 @@ from opsdk.manager.address import is_enabled, parse_address
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer
 from opsdk.manager.manager import Manager, ManagerOptions
-from opsdk.manager.phases import Phase
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -145,12 +144,7 @@ def test_half_brackets() -> None:
 def test_zero_and_empty_switch_off() -> None:
     """The addresses "0" and "" switch an endpoint off, as in controller-runtime."""
     assert [is_enabled(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
-    assert not servers(Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")))
-
-
-def servers(manager: Manager) -> list[Any]:
-    """The manager's own servers."""
-    return list(manager._groups[Phase.HTTP]._runnables)
+    assert not Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")).http_servers
 
 
 async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, bytes]:
@@ -173,7 +167,7 @@ async def test_endpoints_exist_only_where_they_are_on() -> None:
     manager.add_readyz_check("never", bad)
     running = asyncio.create_task(manager.start())
     await manager.wait_ready()
-    health, metrics = (server.port for server in servers(manager))
+    health, metrics = (server.port for server in manager.http_servers)
     assert await fetch(health, "/healthz") == (200, "text/plain; charset=utf-8", b"ok")
     assert (await fetch(health, "/readyz"))[0] == 500
     assert (await fetch(health, "/metrics"))[0] == 404

@@ -18,7 +18,6 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY, ServingCertificate, self_signed_context
 from opsdk.manager.manager import Manager, ManagerOptions
-from opsdk.manager.phases import Phase
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -31,9 +30,9 @@ async def serving(client: Any = None, **options: Any) -> AsyncIterator[int]:
         manager.use_client(client)
     running = asyncio.create_task(manager.start())
     await manager.wait_ready()
-    (server,) = manager._groups[Phase.HTTP]._runnables
+    (server,) = manager.http_servers
     try:
-        yield server.port  # type: ignore[attr-defined]
+        yield server.port
     finally:
         manager.stop()
         await running

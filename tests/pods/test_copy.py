@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from container_programs import HAS_PROGRAMS, real_programs
-from pods_on_a_node import pod_environment
+from pods_on_a_node import cut_connections, pod_environment
 
 from opsdk import BlockingContext, Cluster, ClusterOptions, Operator
 from opsdk.api.core.v1 import Pod
@@ -217,8 +217,7 @@ def _dying(cluster_of: Callable[[], Cluster], program: str) -> Any:
             await pipe.read()
         else:
             await pipe.write(b"x" * 512)
-        for exchange in list(cluster_of().transport._backend._open):  # type: ignore[attr-defined] # the server's end
-            exchange.cut()
+        cut_connections(cluster_of())
         await asyncio.sleep(1000)
         return 0
 
@@ -251,8 +250,7 @@ async def test_a_connection_that_is_cut_at_each_place_leaves_nothing(tmp_path: P
                 for start in range(0, end, 512):
                     await pipe.write(data[start : start + 512])
                 await asyncio.sleep(1)
-                for exchange in list(cluster.transport._backend._open):  # type: ignore[attr-defined] # the server's end
-                    exchange.cut()
+                cut_connections(cluster)
                 await asyncio.sleep(1000)
                 return 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from http_servers import Server, always, answer
-from pods_on_a_node import pod_environment
+from pods_on_a_node import cut_connections, pod_environment
 
 from opsdk import BlockingContext, Cluster, ClusterOptions, Operator, RestConfig
 from opsdk.aio.fence import FENCE
@@ -345,8 +345,7 @@ async def test_a_server_that_dies_is_a_lost_connection() -> None:
         env.responders.run = shell
         call = asyncio.ensure_future(cluster.pods.exec("default/p", ["sleep"], container="c"))
         await asyncio.sleep(1)
-        for exchange in list(cluster.transport._backend._open):  # type: ignore[attr-defined] # the server's end
-            exchange.cut()
+        cut_connections(cluster)
         with pytest.raises(ConnectionLostError):
             await call
 

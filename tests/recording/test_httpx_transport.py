@@ -149,7 +149,7 @@ class _Service(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+    def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
 
 

@@ -23,7 +23,7 @@ class _Server:
         self.asked: list[str] = []
         self.now = self.most = 0
 
-    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109
+    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:
         self.asked.append(request.path)
         self.now += 1
         self.most = max(self.most, self.now)

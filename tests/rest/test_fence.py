@@ -11,7 +11,9 @@ from http_servers import Seen, Server, always, answer, in_turn
 from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import FENCE, check_fence
 from opsdk.errors import LeaderElectionLostError
+from opsdk.http.client.connection import ClientConnection
 from opsdk.rest.config import RestConfig
+from opsdk.rest.dial import Dialer
 from opsdk.rest.httpx_client import httpx_client
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -78,15 +80,14 @@ async def test_the_check_comes_after_the_throttling() -> None:
 
 async def test_the_check_comes_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leadership ends while the connection is made."""
+    dial = Dialer.dial
+
+    async def slow(dialer: Dialer) -> ClientConnection:
+        await asyncio.sleep(5)
+        return await dial(dialer)
+
+    monkeypatch.setattr(Dialer, "dial", slow)
     async with Server(always(answer())) as server, Transport(RestConfig(host=server.host)) as transport:
-        pool: Any = transport._backend
-        dial = pool._dial
-
-        async def slow() -> Any:
-            await asyncio.sleep(5)
-            return await dial()
-
-        monkeypatch.setattr(pool, "_dial", slow)
         FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)

@@ -10,6 +10,7 @@ import pytest
 from opsdk.apimachinery.serializer import yaml_documents
 from opsdk.apimachinery.serializer.documents import MAX_DEPTH, SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import parse_yaml
+from opsdk.apimachinery.serializer.yaml_events import PythonParser
 from opsdk.base.limits import LIMITS
 from tests.security.processor_time import cpu_seconds
 
@@ -89,7 +90,7 @@ def test_pyyaml_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) 
     """Values, duplicate keys and merges."""
     raw = b"a: &a {x: 1, x: 2}\nb: {<<: *a, y: [1.5, ~, yes, 'q', !!str 5]}\n"
     expected = parse_yaml(raw)
-    monkeypatch.setattr(yaml_documents, "_EventParser", yaml_documents._PythonParser)
+    monkeypatch.setattr(yaml_documents, "EventParser", PythonParser)
     assert parse_yaml(raw) == expected
     with pytest.raises(SyntaxProblemError, match="did not find expected"):
         parse_yaml(b"a: [b\n")

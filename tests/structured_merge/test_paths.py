@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from opsdk.errors import PatchError
-from opsdk.structured_merge.paths import MISSING, FieldPath, format_pointer, get_path, parse_pointer
+from opsdk.structured_merge.paths import MISSING, FieldPath, get_path
 
 
 def test_a_field_path_reads_as_the_server_writes_it() -> None:
@@ -22,18 +19,6 @@ def test_extending_a_path_leaves_it_alone() -> None:
     spec.child("a")
     assert str(spec) == "spec"
     assert not FieldPath()
-
-
-@given(st.lists(st.text()))
-def test_pointers_come_back(parts: list[str]) -> None:
-    """Parsing undoes formatting, for any keys."""
-    assert parse_pointer(format_pointer(parts)) == tuple(parts)
-
-
-def test_a_pointer_starts_with_a_slash() -> None:
-    """A JSON pointer without leading slash is an error."""
-    with pytest.raises(PatchError):
-        parse_pointer("a/b")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ _WALKED = frozenset(
     }
 )
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque, Mapping)
-_FUNCTIONS = (MethodType, FunctionType, CellType, functools.partial, functools._lru_cache_wrapper)
+_CACHED_FUNCTION = type(functools.lru_cache(len))
+_FUNCTIONS = (MethodType, FunctionType, CellType, functools.partial, _CACHED_FUNCTION)
 
 
 def container_sizes(*roots: object, servers: bool = False) -> Counter[str]:
@@ -60,7 +61,7 @@ def container_sizes(*roots: object, servers: bool = False) -> Counter[str]:
             continue
         visited.add(visit)
         references.append(obj)
-        if isinstance(obj, functools._lru_cache_wrapper):
+        if isinstance(obj, _CACHED_FUNCTION):
             sizes[label] += obj.cache_info().currsize
             continue
         if isinstance(obj, _CONTAINERS):

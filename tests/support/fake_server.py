@@ -67,15 +67,15 @@ class FakeServer:
             **content,
         }
         self.objects[name] = obj
-        self._record("MODIFIED" if old else "ADDED", obj)
+        self.record("MODIFIED" if old else "ADDED", obj)
 
     def delete(self, name: str) -> None:
         self.revision += 1
         old = self.objects.pop(name)
         last = {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}}
-        self._record("DELETED", last)
+        self.record("DELETED", last)
 
-    def _record(self, kind: str, obj: JsonObject) -> None:
+    def record(self, kind: str, obj: JsonObject) -> None:
         self.history.append((self.revision, kind, obj))
         self.changed.set()
         self.changed = asyncio.Event()

@@ -143,7 +143,7 @@ class MonitoredRun:
         during: float = DURING,
         once: bool = False,
     ) -> None:
-        self._simulation, self._fault, self._workload = simulation, fault, workload
+        self._fault, self._workload = fault, workload
         self._before, self._during, self._once = before, during, once
         self._scrapes = Scrapes()
         self._cluster = SimulatedCluster(simulation, Observer())
@@ -175,12 +175,11 @@ class MonitoredRun:
     def _scrape(self, replica: Replica) -> None:
         """Read the metrics of a replica, as Prometheus does over HTTP."""
         target = f'job="{NAME}-metrics",namespace="{NAMESPACE}",pod="{POD}"'
-        operator = replica._operator
-        running = replica._task is not None and not replica.link.dead and operator is not None
-        self._scrapes.add(f"up {int(running)}", target)
-        if running and operator is not None:
+        operator = replica.running_operator
+        self._scrapes.add(f"up {int(operator is not None)}", target)
+        if operator is not None:
             self._scrapes.add(operator.manager.metrics.expose().decode(), target)
-            started = self._started.setdefault(replica._starts, asyncio.get_running_loop().time())
+            started = self._started.setdefault(len(replica.journals), asyncio.get_running_loop().time())
             self._scrapes.samples.setdefault(f"process_start_time_seconds{{{target}}}", {})[self._scrapes.count] = str(
                 started
             )

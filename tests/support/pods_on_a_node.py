@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from opsdk import Cluster, ObjectMeta, RestConfig, Unstructured
 from opsdk.api.core.v1 import Node
+from opsdk.http.asgi_types import CUT, App, Receive, Scope, Send
 
 POD = {
     "apiVersion": "v1",
@@ -15,6 +18,34 @@ POD = {
     "metadata": {"name": "p", "namespace": "default"},
     "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}], "nodeName": "n"},
 }
+
+
+class CuttableApp:
+    """An application whose open connections a test can cut, as a server that dies does."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._cuts: dict[Callable[[], None], None] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        cut = scope["extensions"][CUT]
+        self._cuts[cut] = None
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            del self._cuts[cut]
+
+    def cut(self) -> None:
+        """Cut all connections that are open now."""
+        for cut in list(self._cuts):
+            cut()
+
+
+def cut_connections(cluster: Cluster) -> None:
+    """Cut the connections of a cluster of `pod_environment`, which has no sockets."""
+    app: Any = cluster.transport.config.app
+    app.cut()
 
 
 @asynccontextmanager
@@ -28,7 +59,7 @@ async def pod_environment(*, sockets: bool) -> AsyncIterator[tuple[Any, Cluster]
         async with Cluster(env.config) as admin:
             await admin.uncached.create(Node(metadata=ObjectMeta(name="n")))
             await admin.uncached.create(Unstructured.from_tree(POD))
-        config = env.config
+        config = replace(env.config, app=CuttableApp(env.config.app))
         if sockets:
             config = RestConfig(host=(await env.serve()).url, token="good", ca_data=env.authority.pair.cert)
         async with Cluster(config) as cluster:

@@ -13,6 +13,7 @@ from tools.house import (
     long_functions,
     one_word_tests,
     own_type_checking_imports,
+    private_attributes_of_tests,
     vague_locals,
     vague_locals_of_tests,
 )
@@ -53,7 +54,7 @@ def house(tmp_path: Path) -> House:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_one.py").write_text("def test_some() -> None:\n    found = 1\n")
+    (tmp_path / "tests" / "test_one.py").write_text("def test_some() -> None:\n    found = 1\n    found._hidden = 2\n")
     return House(tmp_path)
 
 
@@ -68,6 +69,7 @@ def test_each_measure_counts_its_places(tmp_path: Path) -> None:
     assert [f.what for f in long_functions(project)] == ["long: 62 lines"]
     assert [f.what for f in one_word_tests(project)] == ["test_some"]
     assert [f.where for f in vague_locals_of_tests(project)] == ["tests/test_one.py:2"]
+    assert [f.what for f in private_attributes_of_tests(project)] == ["_hidden"]
 
 
 def test_every_measure_gives_a_figure(tmp_path: Path) -> None:

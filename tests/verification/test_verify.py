@@ -317,7 +317,7 @@ def test_processes_share_the_workloads() -> None:
         declared, workloads, kinds=kinds, processes=2, progress=lambda summary: progress.append(summary.workloads)
     )
     assert (two.workloads, two.runs, two.omitted) == (one.workloads, one.runs, one.omitted)
-    assert {run.sorts for run in two.broken} == {run.sorts for run in one.broken} != set()
+    assert {run.violation_kinds for run in two.broken} == {run.violation_kinds for run in one.broken} != set()
     assert progress[-1] == 2
 
 

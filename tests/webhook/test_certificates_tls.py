@@ -22,6 +22,7 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, ForbiddenError, UsageError
 from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.manager.manager import Manager
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.running import running
 from opsdk.webhook.builder import WebhookBuilder
@@ -208,17 +209,18 @@ def test_a_server_has_one_source_of_certificates() -> None:
     assert options.client_ca_file == Path("/certs/ca.crt")
 
 
-async def test_the_operator_injects_into_what_it_declares() -> None:
+async def test_the_operator_injects_into_what_it_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     """Injection targets are the operator's configurations, its converted definitions, and those of the options."""
     more = InjectionTarget(InjectionKind.API_SERVICE, "v1.a.b")
     certificates = SelfSigned(service="hooks", namespace="default", inject=[more])
     operator = Operator("sites", OperatorOptions(webhook=WebhookServerOptions(certificates=certificates)))
     converter = HubSpokeConverter(Site, Spoke(OldSite, lambda _: Site(), lambda _: OldSite()))
     operator.webhook_for(Site).with_defaulter(set_replicas).with_converter(converter)
+    runnables: list[Any] = []
+    monkeypatch.setattr(Manager, "add", lambda _manager, runnable, **_options: runnables.append(runnable))
     async with environment.Environment() as env:
-        manager = operator.prepare(env.config)
+        operator.prepare(env.config)
         await operator.cluster.aclose()
-    runnables = [runnable for group in manager._groups.values() for runnable in group._runnables]
     (issuer,) = [runnable for runnable in runnables if isinstance(runnable, CertificateManager)]
     assert [str(target) for target in issuer.registered.targets] == [
         "MutatingWebhookConfiguration sites-mutating",

@@ -298,7 +298,13 @@ async def test_every_replica_serves_over_tls(tmp_path: Path) -> None:
         await server.check_started()
     manager = Manager(election=NeverElected())
     manager.add(server)
-    assert manager._groups[Phase.WEBHOOKS]._runnables == [server]
+
+    class AfterWebhooks:
+        async def start(self) -> None:
+            await server.check_started()
+            await asyncio.Event().wait()
+
+    manager.add(AfterWebhooks(), phase=Phase.CACHES)
     manager.add_readyz_check("webhooks", server.check_started)
     task = asyncio.create_task(manager.start())
     try:

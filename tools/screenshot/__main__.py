@@ -29,7 +29,7 @@ class FixedClient(DebugClient):
         super().__init__(client.name, client._open_url)  # noqa: SLF001 - nothing is opened
         self.calls = 0
 
-    async def pages(self, names: object = None) -> dict[str, object]:  # noqa: ARG002 - the client's signature
+    async def pages(self, names: object = None) -> dict[str, object]:
         """Return the fixed pages."""
         self.calls += 1
         return bad_night(later=self.calls > 1)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - evaluators share one signature, and ignore arguments
 """Quota evaluators: the usage that an object counts for. Pure.
 
 Upstream: pkg/quota/v1/evaluator/core (v1.36)

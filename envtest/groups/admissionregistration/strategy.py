@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Webhook configurations, admission policies and their bindings.
 
 Upstream: pkg/registry/admissionregistration (v1.36)

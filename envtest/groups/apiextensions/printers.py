@@ -11,7 +11,7 @@ from envtest.groups.common.printing import KindPrinter, condition_of, kind_print
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _definition(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
+def _definition(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     names = spec.get("names") or {}
     versions = (each for each in spec.get("versions") or () if each.get("served"))

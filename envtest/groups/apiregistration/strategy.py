@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """APIServices: local ones are available from the start.
 
 Upstream: k8s.io/kube-aggregator/pkg/registry/apiservice (v1.36)

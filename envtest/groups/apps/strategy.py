@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Deployments, replica sets, stateful sets, daemon sets, controller revisions.
 
 Upstream: pkg/registry/apps (v1.36)

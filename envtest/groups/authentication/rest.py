@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
-from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
@@ -17,23 +16,16 @@ from opsdk.structured_merge.value import JsonObject
 GROUP = "authentication.k8s.io"
 
 
-def user_info(user: User) -> JsonObject:
-    """Return a user as ``userInfo`` of a review."""
-    extra = {k: list(v) for k, v in user.extra.items()}
-    info = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {k: v for k, v in info.items() if v}
-
-
 class SelfSubjectReviews:
     """The store of SelfSubjectReviews: returns the user of the request."""
 
     def __init__(self) -> None:
         self.strategy = Strategy()
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         meta = {"creationTimestamp": context.timestamp()}
-        return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
+        return {**head, "metadata": meta, "status": {"userInfo": context.user.user_info()}}
 
 
 class TokenReviews:
@@ -43,7 +35,7 @@ class TokenReviews:
         self.strategy = Strategy()
         self._bearer = bearer
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         spec = obj.get("spec") or {}
         token = spec.get("token", "")
         if not token:
@@ -54,7 +46,7 @@ class TokenReviews:
             result = await self._bearer.check(token, audiences)
         except UnauthorizedError as error:
             return {**obj, "status": {"user": {}, "error": error.message}}
-        status: JsonObject = {"authenticated": True, "user": user_info(result.user)}
+        status: JsonObject = {"authenticated": True, "user": result.user.user_info()}
         if result.audiences:
             status["audiences"] = list(result.audiences)
         return {**obj, "status": status}

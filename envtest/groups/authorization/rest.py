@@ -18,19 +18,18 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "authorization.k8s.io"
-_INVALID = "FieldValueInvalid"
 _MINE = ("managedFields",)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 Subject = Callable[[Context, JsonObject], User]
 
 
-def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
+def self_subject(context: Context, spec: JsonObject) -> User:
     """Return the user of the request, as the subject of a self review."""
     return context.user
 
 
-def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
+def review_subject(context: Context, spec: JsonObject) -> User:
     """Return the subject that the review names."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
@@ -51,7 +50,7 @@ class AccessReviews:
         self._subject = subject
         self._local = local
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
         if causes:
@@ -174,7 +173,7 @@ class RulesReviews:
         self.strategy = Strategy()
         self._resolver = resolver
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         namespace = (obj.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise api_errors.bad_request("no namespace on request")

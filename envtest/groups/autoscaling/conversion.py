@@ -226,7 +226,7 @@ def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
 class OldAutoscalerModel(TypedModel):
     """The model of ``autoscaling/v1``: one CPU target; annotations hold the other fields."""
 
-    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         put(obj.setdefault("spec", {}), minReplicas=1)
         return obj
 

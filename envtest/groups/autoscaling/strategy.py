@@ -21,7 +21,7 @@ class AutoscalerStrategy(GeneratedStrategy):
     def __init__(self, row: JsonValue, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
-    def initial_status(self, obj: JsonObject) -> JsonObject:  # noqa: ARG002 - the hook's signature
+    def initial_status(self, obj: JsonObject) -> JsonObject:
         """Return a status with 0 desired replicas."""
         return {"desiredReplicas": 0, "currentMetrics": None}
 
@@ -35,11 +35,11 @@ class AutoscalerStrategy(GeneratedStrategy):
         super().prepare_for_update(context, obj, old)
         _drop_conversion_annotations(obj)
 
-    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the hook's signature
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Validate the object in the v2 form, whichever version the client sent."""
         return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == OLD else obj))
 
-    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:  # noqa: ARG002
+    def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         return list(validate_autoscaler_status(obj, old))
 
 

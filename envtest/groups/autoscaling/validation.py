@@ -48,7 +48,7 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
-def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
+def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate the replica counts of the status."""
     status = obj.get("status") or {}
     for key in ("currentReplicas", "desiredReplicas"):

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Jobs and cron jobs.
 
 Upstream: pkg/registry/batch (v1.36)

@@ -23,8 +23,8 @@ def request_organizations(text: str) -> Sequence[str]:
     blocks = _blocks(text)
     if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")
-    from cryptography import x509  # noqa: PLC0415 - few tests use certificates
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
 
     try:
         subject = x509.load_pem_x509_csr(blocks[0][2]).subject
@@ -50,7 +50,7 @@ def trust_bundle_problem(text: str) -> str:
 
 
 def _is_authority(block: PemBlock) -> bool:
-    from cryptography import x509  # noqa: PLC0415 - few tests use certificates
+    from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(block[2])
     try:
@@ -65,7 +65,7 @@ def _problem(blocks: Sequence[PemBlock]) -> str:
             return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
         if b":" in content:
             return "no PEM block headers are permitted"
-        from cryptography import x509  # noqa: PLC0415 - as above
+        from cryptography import x509
 
         try:
             x509.load_pem_x509_certificate(whole)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CertificateSigningRequests: the server sets the requester; approval and status are subresources.
 
 Upstream: pkg/registry/certificates/certificates (v1.36)
@@ -22,6 +21,8 @@ from opsdk.structured_merge.value import JsonObject
 
 _OWNED: Final = ("spec", "status")
 """Fields that managedFields does not track."""
+_USER_FIELDS: Final = ("username", "uid", "groups", "extra")
+"""Fields of the spec that the server sets."""
 
 
 class SigningRequestStrategy(GeneratedStrategy):
@@ -43,15 +44,8 @@ class SigningRequestStrategy(GeneratedStrategy):
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Set username, uid, groups and extra from the user of the request."""
         super().prepare_for_create(context, obj)
-        user = context.user
-        who: JsonObject = {
-            "username": user.name,
-            "uid": user.uid,
-            "groups": list(user.groups),
-            "extra": {key: list(values) for key, values in user.extra.items()},
-        }
-        spec = {k: v for k, v in (obj.get("spec") or {}).items() if k not in who}
-        obj["spec"] = {**spec, **{key: value for key, value in who.items() if value}}
+        spec = {name: value for name, value in (obj.get("spec") or {}).items() if name not in _USER_FIELDS}
+        obj["spec"] = {**spec, **context.user.user_info()}
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore the old spec and status."""

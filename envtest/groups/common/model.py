@@ -105,7 +105,7 @@ class TypedModel:
         tree = reader(self._typing.types.version).read(unknown.raw, message_of(name))
         return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
-    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
+    def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         if self._defaults is not None:
             self._defaults(obj)
         return obj

@@ -122,7 +122,7 @@ class DefaultPrinter(Printer):
 
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
-    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the signature of Printer
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
 

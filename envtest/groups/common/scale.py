@@ -79,7 +79,7 @@ class ScaleStore:
         transform: Transform,
         validate: Validate = accept,
         *,
-        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; a scale is never created
+        force_create: bool = False,
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         async def through(current: JsonObject | None) -> JsonObject:

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base strategy of the built-in kinds, driven by the generated tables.
 
 Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Leases; fields of disabled feature gates are dropped.
 
 Upstream: pkg/registry/coordination/lease (v1.36)

@@ -166,7 +166,7 @@ def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
     return () if ended is None else (ended,)
 
 
-def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
+def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:
     template = obj.get("template") or {}
     return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
 
@@ -274,7 +274,7 @@ def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
+def _component(obj: JsonObject, now: float) -> list[JsonValue]:
     healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]

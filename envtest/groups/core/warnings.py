@@ -273,7 +273,7 @@ def _headless_warnings(spec: JsonObject) -> Iterator[str]:
         yield "spec.SessionAffinity is ignored for headless services"
 
 
-def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn of deprecated annotations, reclaim policies and drivers of a PersistentVolume."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     yield from _class_annotation(obj)
@@ -290,7 +290,7 @@ def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  
             yield f"spec.{key}: {OLD_VOLUMES[key]}"
 
 
-def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn of fractional bytes and the deprecated class annotation."""
     yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
@@ -303,7 +303,7 @@ def _class_annotation(obj: JsonObject) -> Iterator[str]:
         yield f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
 
 
-def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn of the deprecated external ID, and of pod CIDRs that are not canonical."""
     spec = obj.get("spec") or {}
     if spec.get("externalID"):
@@ -320,7 +320,7 @@ def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
         yield f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; {advice}"
 
 
-def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn about a PodTemplate."""
     yield from pod_warnings(obj.get("template") or {}, "template")
 

@@ -14,7 +14,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.structured_merge.value import JsonObject
 
 
-def forget_topology(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the hook's signature
+def forget_topology(context: Context, obj: JsonObject, old: JsonObject | None) -> None:
     """Drop ``deprecatedTopology``, which v1 does not have."""
     for endpoint in obj.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)

@@ -83,7 +83,7 @@ def _status(obj: JsonObject) -> Iterator[Cause]:
         yield from validation.required(kind, type_path, "must not be empty")
 
 
-def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
+def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate the conditions of a FlowSchema or PriorityLevelConfiguration."""
     yield from _status(obj)
 

@@ -357,7 +357,7 @@ def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, "", "resource or service backend is required")
 
 
-def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
+def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate the load balancer status of an Ingress."""
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     for index, point in enumerate(ingress):

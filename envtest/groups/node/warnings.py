@@ -11,7 +11,7 @@ from envtest.groups.core.warnings import OLD_LABELS
 from opsdk.structured_merge.value import JsonObject
 
 
-def runtime_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def runtime_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn of deprecated node labels in a RuntimeClass."""
     for key in sorted((obj.get("scheduling") or {}).get("nodeSelector") or {}):
         if key in OLD_LABELS:

@@ -39,7 +39,7 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
     )
 
 
-def validate_budget_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
+def validate_budget_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate conditions and counts of the status."""
     status = obj.get("status") or {}
     yield from validate_conditions(status.get("conditions") or (), "status.conditions")

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Strategies of roles and bindings. The authorizer evaluates them.
 
 Upstream: pkg/registry/rbac (v1.36)

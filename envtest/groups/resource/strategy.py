@@ -14,7 +14,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.structured_merge.value import JsonObject
 
 
-def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the hook's signature
+def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> None:
     """Set ``timeAdded`` of new device taints."""
     for device in (obj.get("spec") or {}).get("devices") or ():
         for taint in device.get("taints") or ():

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Priority classes: two are reserved for the system; the value of others is at most a billion, and immutable.
 
 Upstream: pkg/registry/scheduling (v1.36)

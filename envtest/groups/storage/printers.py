@@ -65,7 +65,7 @@ def _driver(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
+def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 

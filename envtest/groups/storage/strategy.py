@@ -21,7 +21,7 @@ _COUNTED: Final = (
 )  # fmt: skip
 
 
-def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the hook's signature
+def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> None:
     """Raise the generation if a mutable field of a CSIDriver changes."""
     if old is None:
         return

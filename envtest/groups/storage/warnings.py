@@ -11,7 +11,7 @@ from envtest.groups.core.warnings import OLD_LABELS
 from opsdk.structured_merge.value import JsonObject
 
 
-def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
+def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
     """Warn of deprecated node labels in the topology of a StorageClass."""
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):

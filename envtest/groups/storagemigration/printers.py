@@ -11,7 +11,7 @@ from envtest.groups.common.printing import KindPrinter, kind_printers, name_of, 
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _migration(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
+def _migration(obj: JsonObject, now: float) -> list[JsonValue]:
     resource = spec_of(obj).get("resource") or {}
     group = resource.get("group", "")
     return [name_of(obj), f"{resource.get('resource', '')}{f'.{group}' if group else ''}"]

@@ -8,8 +8,7 @@ libyaml ends plain scalars in ``[...]`` and ``{...}`` otherwise than goyaml. It 
 ``[a?b]`` it reads one scalar, where goyaml begins a key. A stream with one of these is read again by PyYAML's scanner
 with goyaml's rule: in linear time, but up to ten times as slow. `Limits.document_values` bounds it to a few seconds.
 
-Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml;
-sigs.k8s.io/yaml/goyaml.v2/scannerc.go (yaml_parser_scan_plain_scalar).
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml.
 Deviates: a document has at most `Limits.document_values` values.
 """
 
@@ -17,15 +16,11 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
 import yaml
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.scanner import Scanner
 
 from opsdk.apimachinery.serializer.documents import (
     HALF_CHARACTER,
@@ -35,6 +30,7 @@ from opsdk.apimachinery.serializer.documents import (
     parse_json,
 )
 from opsdk.apimachinery.serializer.yaml_errors import error_line, utf8_words, yaml_words
+from opsdk.apimachinery.serializer.yaml_events import EventParser, PythonParser
 from opsdk.apimachinery.serializer.yaml_lines import FieldLines
 from opsdk.apimachinery.serializer.yaml_scalars import MERGE, json_number, plain_value, resolve
 from opsdk.base.limits import LIMITS
@@ -105,55 +101,6 @@ def _yaml_text(raw: bytes) -> str:
         raise SyntaxProblemError(f"yaml: {utf8_words(error)}") from None
 
 
-class _PythonParser(Reader, Scanner, Parser):
-    """PyYAML's own parser, with goyaml's end of a plain scalar: where libyaml is missing, or has another rule."""
-
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-
-    def scan_plain(self) -> Any:
-        """Return a plain scalar, from the first of its characters to the last one that is not blank."""
-        parts: list[str] = []
-        spaces: list[str] = []
-        start = end = self.get_mark()
-        indent = self.indent + 1
-        while self.peek() != "#" and (length := self._plain_length()):
-            self.allow_simple_key = False
-            parts += [*spaces, self.prefix(length)]
-            self.forward(length)
-            end = self.get_mark()
-            spaces = self.scan_plain_spaces(indent, start) or []
-            if not spaces or (not self.flow_level and self.column < indent):
-                break
-        return yaml.ScalarToken("".join(parts), True, start, end)
-
-    def _plain_length(self) -> int:
-        """Return how many characters go on with a plain scalar. Only a blank after a colon ends it there."""
-        rest = (_FLOW_REST if self.flow_level else _BLOCK_REST).match(self.buffer, self.pointer)
-        assert rest is not None  # it may be empty
-        return len(rest[0])
-
-    def forward(self, length: int = 1) -> None:
-        """Skip characters. PyYAML looks at each of them, here a search finds line breaks."""
-        end = self.pointer + length
-        if _BREAK.search(self.buffer, self.pointer, end):
-            super().forward(length)
-            return
-        self.pointer = end
-        self.index += length
-        self.column += length
-
-
-_BLANK: Final = r"\0 \t\r\n\x85\u2028\u2029"
-_BREAK: Final = re.compile("[\r\n\x85\u2028\u2029\ufeff]")
-"""Line breaks, and the byte order mark, which has no column."""
-_BLOCK_REST: Final = re.compile(rf"(?:[^:{_BLANK}]|:(?![{_BLANK}]))*+")
-_FLOW_REST: Final = re.compile(rf"(?:[^:,?\[\]{{}}{_BLANK}]|:(?![{_BLANK}]))*+")
-_EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
-
-
 class _OtherRuleError(Exception):
     """libyaml has another rule than goyaml for a plain scalar of the stream."""
 
@@ -167,7 +114,7 @@ class _Documents:
         text: the stream.
         budget: of values, for each document.
         lines: gets the lines of all fields.
-        parser: of the events.
+        parser: of the events; None for the fastest one.
     """
 
     def __init__(
@@ -176,11 +123,12 @@ class _Documents:
         *,
         budget: int,
         lines: FieldLines | None = None,
-        parser: Any = _EventParser,
+        parser: Any = None,
     ) -> None:
+        parser = parser or EventParser
         self._text = text
         self._events = parser(text)
-        self._checks_rules = parser is not _PythonParser
+        self._checks_rules = parser is not PythonParser
         self._flow = 0
         self._budget = self._left = budget
         self._lines = lines
@@ -197,7 +145,7 @@ class _Documents:
                 count += 1
                 yield document
         except _OtherRuleError:
-            again = _Documents(self._text, budget=self._budget, lines=self._lines, parser=_PythonParser)
+            again = _Documents(self._text, budget=self._budget, lines=self._lines, parser=PythonParser)
             yield from islice(again, count, None)
 
     def _read(self) -> Iterator[ParsedDocument]:

@@ -28,7 +28,6 @@ class _Kind(msgspec.Struct, omit_defaults=True, rename="camel"):
 class _Subresource(msgspec.Struct, omit_defaults=True, rename="camel"):
     subresource: str = ""
     response_kind: _Kind | None = None
-    accepted_types: list[_Kind] | None = None
     verbs: list[str] | None = None
 
 

@@ -67,7 +67,7 @@ def chain_validity(leaf: bytes, intermediates: tuple[bytes, ...], authorities: b
     Of several chains it is the one that ends last. Certificates between need the right to sign certificates.
     """
     with RequiredExtra("apiserver", "a client certificate"):
-        from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
+        from cryptography import x509
 
     if not authorities.strip():
         return None
@@ -100,7 +100,7 @@ class _ChainSearch:
 
     def _signed_by(self, certificate: x509.Certificate, issuer: x509.Certificate, depth: int) -> bool:
         with RequiredExtra("apiserver", "a client certificate"):
-            from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as above
+            from cryptography.exceptions import InvalidSignature
 
         if certificate.issuer != issuer.subject or not _may_sign(issuer, depth):
             return False
@@ -117,7 +117,7 @@ class _ChainSearch:
 def _may_sign(issuer: x509.Certificate, depth: int) -> bool:
     """Whether a certificate is that of a CA which may have `depth` intermediates below it."""
     with RequiredExtra("apiserver", "a client certificate"):
-        from cryptography import x509  # noqa: PLC0415 - as above
+        from cryptography import x509
 
     try:
         constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value

@@ -43,8 +43,8 @@ class CertificateAuthenticator:
 def user_of_certificate(der: bytes) -> User | None:
     """Return the user of a client certificate; None without a common name."""
     with RequiredExtra("apiserver", "a client certificate"):
-        from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
-        from cryptography.x509.oid import NameOID  # noqa: PLC0415
+        from cryptography import x509
+        from cryptography.x509.oid import NameOID
 
     subject = x509.load_der_x509_certificate(der).subject
     names = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

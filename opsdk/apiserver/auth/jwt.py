@@ -136,14 +136,14 @@ def _generated() -> RSAPrivateKey:
 
 def _new() -> RSAPrivateKey:
     with RequiredExtra("apiserver", "a signed token"):
-        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - takes long to load
+        from cryptography.hazmat.primitives.asymmetric import rsa
 
     return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
 
 
 def _load_or_create(path: Path) -> PrivateKey:
     with RequiredExtra("apiserver", "a signed token"):
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
+        from cryptography.hazmat.primitives import serialization
 
     if path.exists():
         return read_private(path)

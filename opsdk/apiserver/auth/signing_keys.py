@@ -32,8 +32,8 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 def _jws() -> PyJWS:
     """PyJWT's signer and verifier, with the algorithms of service account tokens."""
     with RequiredExtra("apiserver", "a signed token"):
-        from jwt.algorithms import RSAAlgorithm  # noqa: PLC0415 - takes long to load
-        from jwt.api_jws import PyJWS  # noqa: PLC0415
+        from jwt.algorithms import RSAAlgorithm
+        from jwt.api_jws import PyJWS
 
     class AnySize(RSAAlgorithm):
         """Accepts short keys without a warning, as kube-apiserver does."""
@@ -49,7 +49,7 @@ def _jws() -> PyJWS:
 @cache
 def _token_error() -> type[Exception]:
     with RequiredExtra("apiserver", "a signed token"):
-        from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
+        from jwt.exceptions import PyJWTError
     return PyJWTError
 
 
@@ -69,8 +69,8 @@ class PublicKey:
     def key_id(self) -> str:
         """The ``kid``: a hash of the key."""
         with RequiredExtra("apiserver", "a signed token"):
-            from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
-            from jwt.utils import base64url_encode  # noqa: PLC0415
+            from cryptography.hazmat.primitives import serialization
+            from jwt.utils import base64url_encode
 
         raw = self.key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return base64url_encode(hashlib.sha256(raw).digest()).decode()
@@ -111,7 +111,7 @@ class PrivateKey:
 def read_private(path: Path) -> PrivateKey:
     """Read a private key from a PEM file. Raises `ConfigError`."""
     with RequiredExtra("apiserver", "a signed token"):
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives import serialization
 
     try:
         key = serialization.load_pem_private_key(_pem(path), password=None)
@@ -123,8 +123,8 @@ def read_private(path: Path) -> PrivateKey:
 def read_public(path: Path) -> list[PublicKey]:
     """Read the keys of a PEM file: public keys, certificates or private keys. Raises `ConfigError`."""
     with RequiredExtra("apiserver", "a signed token"):
-        from cryptography import x509  # noqa: PLC0415 - as above
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
 
     keys = []
     for name, _, block in pem_blocks(_pem(path)):
@@ -156,7 +156,7 @@ def _pem(path: Path) -> bytes:
 def _usable(key: Any, path: Path) -> Any:
     """Return the key. Raises `ConfigError` if its type cannot sign tokens."""
     with RequiredExtra("apiserver", "a signed token"):
-        from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     if isinstance(key, (rsa.RSAPrivateKey, rsa.RSAPublicKey)):
         return key

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from opsdk.structured_merge.value import JsonObject
+
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -21,6 +23,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+    def user_info(self) -> JsonObject:
+        """Return the ``UserInfo`` of reviews, audit events and signing requests, without empty fields."""
+        extra = {key: list(values) for key, values in self.extra.items()}
+        fields = {"username": self.name, "uid": self.uid, "groups": list(self.groups), "extra": extra}
+        return {name: value for name, value in fields.items() if value}
 
 
 ANONYMOUS = User(name="system:anonymous", groups=(UNAUTHENTICATED,))

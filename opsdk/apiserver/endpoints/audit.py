@@ -68,10 +68,10 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
             "stage": "ResponseStarted" if self.verb == "watch" and self.code < 400 else "ResponseComplete",
             "requestURI": self.uri,
             "verb": self.verb,
-            "user": _user(self.user),
+            "user": self.user.user_info(),
         }
         if self.impersonated_user is not None:
-            fields["impersonatedUser"] = _user(self.impersonated_user)
+            fields["impersonatedUser"] = self.impersonated_user.user_info()
         if self.source:
             fields["sourceIPs"] = [self.source]
         if self.user_agent:
@@ -93,12 +93,6 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
         if self.annotations:
             fields["annotations"] = dict(self.annotations)
         return fields
-
-
-def _user(user: User) -> JsonObject:
-    extra = {key: list(values) for key, values in user.extra.items()}
-    fields = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {key: value for key, value in fields.items() if value}
 
 
 class AuditLog:

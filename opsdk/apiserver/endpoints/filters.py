@@ -26,7 +26,6 @@ from opsdk.errors import ApiError, UnauthorizedError
 from opsdk.http.server.response import HttpResponse
 
 _LOG = logging.getLogger("opsdk.apiserver")
-_WARNING_LIMIT = 256
 
 Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 """Wraps a handler: it may change the call and the response, or respond itself."""
@@ -52,10 +51,6 @@ class FilterChain:
     def names(self) -> list[str]:
         """The names, outermost first."""
         return [f.name for f in self._filters]
-
-    def insert_before(self, name: str, added: NamedFilter) -> None:
-        """Insert a filter before the named one."""
-        self._filters.insert(self.names.index(name), added)
 
     def insert_after(self, name: str, added: NamedFilter) -> None:
         """Insert a filter after the named one."""

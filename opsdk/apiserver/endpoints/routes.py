@@ -143,7 +143,7 @@ class NonResourceRoutes:
         return cached(call, raw, media)
 
     # -------------------------------------------------------------- other paths
-    def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one signature for all
+    def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:
         paths = ["/api", "/api/v1", "/apis"]
         for group in self._groups():
             if group.group:
@@ -156,7 +156,7 @@ class NonResourceRoutes:
             paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
         return json_response({"paths": sorted(paths)})
 
-    def _show_version(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one signature for all
+    def _show_version(self, call: Call, rest: Sequence[str]) -> HttpResponse:
         media = {clause.media for clause in clauses(call.http.header("accept"))}
         if media and media.isdisjoint(("*/*", JSON)):
             raise not_acceptable("", served=JSON)

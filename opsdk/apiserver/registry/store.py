@@ -216,7 +216,7 @@ class GenericStore:
         return inner if self.codec is None else DecodingWatch(inner, self.codec)
 
     # -------------------------------------------------------------- creating
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`; the store may change `obj`."""
         meta = obj.setdefault("metadata", {})
         generate = not meta.get("name") and meta.get("generateName")

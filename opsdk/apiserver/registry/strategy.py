@@ -3,8 +3,6 @@
 Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, delete.go (v1.36).
 """
 
-# ruff: noqa: ARG002 - store hooks receive all arguments; some implementations use none
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -26,7 +26,7 @@ class UpdateStore:
         transform: Transform,
         validate: Validate = accept,
         *,
-        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; no object is created here
+        force_create: bool = False,
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         """See `Updater`; never creates."""

@@ -100,8 +100,10 @@ class MemoryStorage:
         self._listeners: Sequence[tuple[Listener, tuple[str, ...]]] = ()
 
     def __repr__(self) -> str:
-        count = sum(len(b.objects) for b in self._buckets.values())
-        return f"<{type(self).__name__} at revision {self._revision}: {count} objects>"
+        objects = sum(len(bucket.objects) for bucket in self._buckets.values())
+        watches = sum(len(bucket.watches) for bucket in self._buckets.values())
+        held = f"{objects} objects of {len(self._buckets)} resources, {watches} watches"
+        return f"<{type(self).__name__} at revision {self._revision}: {held}>"
 
     @property
     def current_rv(self) -> int:
@@ -132,13 +134,11 @@ class MemoryStorage:
     async def get(self, key: str) -> JsonObject:
         if (metrics := self.metrics) is None:
             return self.get_now(key)
-        began, bucket = metrics.clock(), self._bucket(key)
+        began = metrics.clock()
         try:
-            return bucket.objects[key]
-        except KeyError:
-            raise KeyNotFoundError(key) from None
+            return self.get_now(key)
         finally:
-            metrics.observe("get", bucket.name, began)
+            metrics.observe("get", bucket_of(key), began)
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         if (metrics := self.metrics) is None:

@@ -94,7 +94,7 @@ class SqliteStorage(MemoryStorage):
                 db.execute("UPDATE revision SET number = ?", (revision,))
         except sqlite3.Error as error:
             self.failure = _failure(error)
-            log.error("cannot write %s: %s", self._path, error)  # noqa: TRY400 - the error has no more to say
+            log.error("cannot write %s: %s", self._path, error)
             # Without the path: clients must not see it.
             raise ServiceUnavailableError(
                 f"{self.failure}, so nothing was written: try again", details=Details(retry_after_seconds=10)

@@ -42,7 +42,7 @@ _REST = (
     "application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset="
     "iso-8859-1,utf-,*,enq=0."
 )
-_DICTIONARY = (
+DICTIONARY = (
     b"".join(_WORD.pack(len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE_WORDS)) + _REST.encode()
 )
 """The initial dictionary of header compression, from the SPDY specification."""
@@ -101,7 +101,7 @@ class SpdyReader:
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        self._unpack = zlib.decompressobj(zdict=_DICTIONARY)
+        self._unpack = zlib.decompressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Add bytes; return the complete events.
@@ -176,7 +176,7 @@ class SpdyWriter:
     """Encodes the frames of one connection, in order."""
 
     def __init__(self) -> None:
-        self._pack = zlib.compressobj(zdict=_DICTIONARY)
+        self._pack = zlib.compressobj(zdict=DICTIONARY)
 
     def open(self, stream: int, headers: Mapping[str, str], *, ends: bool = False) -> bytes:
         """Return a SYN_STREAM frame, as clients send."""

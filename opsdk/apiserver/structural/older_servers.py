@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from opsdk.apiserver.expressions.environment import FEATURES, environment_without
@@ -116,10 +117,18 @@ def _expressions_of(
             continue
         # A feature is needed if the expression does not compile without it.
         for feature in FEATURES:
-            alone = replace(rule, base=environment_without([feature]))
-            if feature.minor > minor and _faults(alone)[_EXPRESSIONS.index(name)]:
+            if feature.minor <= minor:
+                continue
+            alone = replace(rule, base=_environment_lacking(feature.name))
+            if _faults(alone)[_EXPRESSIONS.index(name)]:
                 reason = f"the expression needs {feature.name}, which servers accept"
                 yield UnsupportedPart(path=str(path.child(name)), reason=reason, minor=feature.minor)
+
+
+@cache
+def _environment_lacking(name: str) -> CelEnvironment:
+    """Return the environment of a server that lacks one feature."""
+    return environment_without(feature for feature in FEATURES if feature.name == name)
 
 
 def _faults(rule: CompiledRule) -> Sequence[str]:

@@ -26,12 +26,12 @@ class SchemaStrategy(HasStatusRules):
         self.has_status = has_status
         self._schema = schema
 
-    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:  # noqa: ARG002 - the hook's signature
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Drop the status."""
         if self.has_status:
             obj.pop("status", None)
 
-    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:  # noqa: ARG002 - the hook's signature
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore the status."""
         if self.has_status:
             obj.pop("status", None)
@@ -43,7 +43,7 @@ class SchemaStrategy(HasStatusRules):
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         return not strict_equal(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
-    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the hook's signature
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Validate by the schema."""
         return [error.cause for error in self._schema.validate(obj, beside=self.additional_errors(obj))]
 
@@ -57,6 +57,6 @@ class SchemaStrategy(HasStatusRules):
         beside = self.additional_errors(obj, status_only=True)
         return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
 
-    def additional_errors(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
+    def additional_errors(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
         """Return additional errors of an object; with `status_only`, only those in its status."""
         return ()

@@ -70,7 +70,7 @@ class WebhookClient(Closing):
     def __repr__(self) -> str:
         return f"<WebhookClient by {self._lines!r}>"
 
-    async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is a parameter of the request
+    async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:
         """Post an object and return the response object; `timeout` covers all attempts, in seconds."""
         hop = first_hop(target, timeout)
         try:

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from opsdk.cel.declarations import ONE, TRAVERSAL, CallEstimate, Cost, Estimate, Operand, Range, Sizes, scaled
+from opsdk.cel.declarations import (
+    ONE,
+    REGEX_FACTOR,
+    TRAVERSAL,
+    CallEstimate,
+    Cost,
+    Estimate,
+    Operand,
+    Range,
+    Sizes,
+    scaled,
+)
 from opsdk.cel.syntax import Literal
 from opsdk.cel.types import TypeKind, Value
 from opsdk.cel.values import CelObject, Listed, Mapped, size
@@ -82,13 +93,13 @@ def estimate_elements(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate
 
 def regex_cost(text: int, pattern: int) -> int:
     """Return the cost of matching a regular expression, by both sizes."""
-    return scaled(text + 1, TRAVERSAL) * scaled(pattern, 0.25)
+    return scaled(text + 1, TRAVERSAL) * scaled(pattern, REGEX_FACTOR)
 
 
 def estimate_regex(sizes: Sizes, operands: Sequence[Operand]) -> Range:
     """Estimate matching the first operand with the regular expression in the second."""
     text = (sizes.size(operands[0]) + ONE).scaled(TRAVERSAL)
-    return text * sizes.size(operands[1]).scaled(0.25)
+    return text * sizes.size(operands[1]).scaled(REGEX_FACTOR)
 
 
 def literal_int(operand: Operand, default: int) -> int:

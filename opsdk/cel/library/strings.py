@@ -207,9 +207,7 @@ STRINGS_LIBRARY: Final = Library(
             method("list_join_string", (_TEXTS, STRING), STRING, _join, **_JOIN),
         ],
         "format": [
-            method(
-                "string_format", (STRING, list_of(DYN)), STRING, format_string, cost=walk(0), estimate=_estimate_format
-            ),
+            method("string_format", (STRING, list_of(DYN)), STRING, format_string, **_FORMAT),
         ],
         "strings.quote": [function("strings_quote", (STRING,), STRING, quote, cost=walk(0), estimate=_estimate_quote)],
     }

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
 from opsdk.cli.generate.served_definitions import definitions_among, why_refused
-from opsdk.cli.validate.documents import SUFFIXES
+from opsdk.cli.validate.documents import SUFFIXES, files_of, read_file
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -115,17 +115,7 @@ def _add(definitions: dict[str, tuple[str, JsonObject]], file: str, definition: 
 
 def _local(path: Path) -> tuple[Iterator[SourceFile], bool]:
     """Return the files of a path, and whether it is one file."""
-    if not path.is_dir():
-        return iter([_read(path)]), True
-    paths = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
-    return map(_read, paths), False
-
-
-def _read(path: Path) -> SourceFile:
-    try:
-        return SourceFile(str(path), path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    return (SourceFile(str(file), read_file(file)) for file in files_of(path)), not path.is_dir()
 
 
 def _downloaded(remote: Remote) -> tuple[Iterator[SourceFile], bool]:

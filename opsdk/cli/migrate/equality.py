@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from opsdk.engine.differences import differences
 from opsdk.structured_merge.value import JsonObject
 
-__all__ = ["RunComparison", "compare_runs", "compare_states"]
+__all__ = ["RunComparison", "compare_runs"]
 
 _IGNORED_KINDS: Final = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
 """Kinds that the server's controllers and the operators' libraries write, with names of Pods in them."""
@@ -43,16 +43,10 @@ class RunComparison:
     unstable: Sequence[str]
 
 
-def compare_states(before: Iterable[JsonObject], after: Iterable[JsonObject]) -> Sequence[str]:
-    """Return the differences between two states, as lines. Uids, times and addresses do not count.
-
-    Objects with generated names are equal if there are as many equal ones.
-    """
-    return list(_places(before, after).values())
-
-
 def compare_runs(before: Sequence[Sequence[JsonObject]], after: Sequence[Sequence[JsonObject]]) -> RunComparison:
     """Compare the states that the runs of two operators left behind. One run of each is required.
+
+    Uids, times and addresses do not count. Objects with generated names are equal if there are as many equal ones.
 
     Args:
         before: the states of the first operator.

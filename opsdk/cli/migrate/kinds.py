@@ -11,12 +11,13 @@ from opsdk.api.generated_kinds import BUILT_IN
 from opsdk.apimachinery.plurals import pluralize
 from opsdk.apimachinery.serializer.documents import SyntaxProblemError
 from opsdk.apimachinery.serializer.yaml_documents import read_documents
+from opsdk.cli.generate.served_definitions import definitions_among
 from opsdk.cli.migrate.model import KindName, ResourceSelector
+from opsdk.cli.validate.documents import SUFFIXES
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["definitions_in", "kinds_of_definitions", "resolve"]
 
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 _SHORT_NAMES: Final = {
     "Pod": "po",
@@ -36,23 +37,18 @@ _SHORT_NAMES: Final = {
 
 def definitions_in(files: Iterable[Path]) -> Iterator[JsonObject]:
     """Yield the CustomResourceDefinitions in YAML files. Files that do not parse, such as templates, are skipped."""
-    for path in sorted(each for each in files if each.suffix in _SUFFIXES):
+    for path in sorted(each for each in files if each.suffix in SUFFIXES):
         try:
             documents = read_documents(path.read_bytes())
         except (SyntaxProblemError, OSError):
             continue
-        yield from (each for each in documents if _is_definition(each))
+        yield from (each for each in definitions_among(documents) if _has_names(each))
 
 
-def _is_definition(document: object) -> bool:
-    return (
-        isinstance(document, dict)
-        and document.get("kind") == "CustomResourceDefinition"
-        and isinstance(document.get("spec"), dict)
-        and isinstance(document["spec"].get("names"), dict)
-        and isinstance(document.get("metadata"), dict)
-        and isinstance(document["metadata"].get("name"), str)
-    )
+def _has_names(definition: JsonObject) -> bool:
+    spec, metadata = definition.get("spec"), definition.get("metadata")
+    has_name = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return has_name and isinstance(spec, dict) and isinstance(spec.get("names"), dict)
 
 
 def kinds_of_definitions(definitions: Iterable[JsonObject]) -> list[KindName]:

@@ -39,11 +39,6 @@ class HandlerKind(Enum):
     INDEX = "index"
     SUBHANDLER = "subhandler"
 
-    @property
-    def is_change(self) -> bool:
-        """Whether kopf calls the handler for a change that it records on the object."""
-        return self in CHANGES
-
 
 CHANGES: Final = frozenset(
     {HandlerKind.CREATE, HandlerKind.UPDATE, HandlerKind.RESUME, HandlerKind.DELETE, HandlerKind.FIELD}

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from opsdk.aio.clock import monotonic
 from opsdk.apiserver.endpoints.audit import AuditEvent
-from opsdk.cli.kubectl_apply import FIELD_OWNER, apply_as_kubectl
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.engine.environments import import_envtest
+from opsdk.engine.kubectl_apply import FIELD_OWNER, apply_as_kubectl
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.snapshot_reader import take_snapshot
 from opsdk.engine.writes import OWN_USERS, Entry

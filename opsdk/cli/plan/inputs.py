@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from opsdk.apimachinery.kinds import unstructured_kind
-from opsdk.cli.kubectl_apply import apply_as_kubectl
 from opsdk.cli.loading import load, place_of
 from opsdk.cli.project import find_project
 from opsdk.cli.validate.documents import read_files
 from opsdk.client.client import Client
 from opsdk.engine.doubles import Doubles, DoublesFactory
+from opsdk.engine.kubectl_apply import apply_as_kubectl
 from opsdk.engine.run import Change
 from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.errors import OpsdkError, UsageError

@@ -46,6 +46,21 @@ class Document:
         return self.lines.line_of(self.tree, path)
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files in a folder and below that may have objects."""
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file. Raises `UsageError` if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
 def read_files(paths: Iterable[Path]) -> Iterator[Document]:
     """Yield the objects of files, and of the files in folders and below.
 
@@ -53,13 +68,8 @@ def read_files(paths: Iterable[Path]) -> Iterator[Document]:
         UsageError: a file cannot be read, or as `read_documents`.
     """
     for path in paths:
-        files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES) if path.is_dir() else [path]
-        for file in files:
-            try:
-                raw = file.read_bytes()
-            except OSError as error:
-                raise UsageError(f"{file} cannot be read: {error}") from error
-            yield from read_documents(str(file), raw)
+        for file in files_of(path):
+            yield from read_documents(str(file), read_file(file))
 
 
 def read_documents(file: str, raw: bytes) -> Iterator[Document]:

@@ -82,7 +82,7 @@ class EventRecorder:
     def event(
         self,
         regarding: AnyObject,
-        type: EventType,  # noqa: A002 - the field's name
+        type: EventType,
         reason: str,
         note: str,
         *,

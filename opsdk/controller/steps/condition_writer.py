@@ -61,7 +61,7 @@ class DesiredCondition(msgspec.Struct, frozen=True):
     reason: str
     message: str
 
-    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:  # noqa: ARG002 - for derived classes
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:
         """Whether a write would change nothing.
 
         A condition that is False already stays as it is, and an object without one needs none that is False.

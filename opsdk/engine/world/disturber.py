@@ -54,11 +54,11 @@ class Disturber:
         """Whether an object came and went that the operator never saw: its state is not compared then."""
         return False
 
-    async def decide(self, exchange: Exchange, number: int) -> Fault | None:  # noqa: ARG002
+    async def decide(self, exchange: Exchange, number: int) -> Fault | None:
         """Return the fault that hits a request. The number is that of the write; 0 if the request changes nothing."""
         return None
 
-    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:  # noqa: ARG002
+    async def hold(self, exchange: Exchange, message: WatchMessage, body: bytes) -> bool:
         """Wait until a message of a watch is delivered; False if it never is. The body is its bytes."""
         return True
 

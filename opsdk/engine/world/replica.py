@@ -125,19 +125,24 @@ class Replica:
         return [function for controller in self.controllers for function in controller.chain.functions]
 
     @property
+    def running_operator(self) -> Operator | None:
+        """The operator while the replica runs; else None."""
+        return self._operator if self._task is not None and not self.link.dead else None
+
+    @property
     def is_connected(self) -> bool:
         """Whether each started informer has a watch; True for a replica that does not run."""
-        if self._operator is None or self._task is None or self.link.dead:
+        operator = self.running_operator
+        if operator is None:
             return True
-        informers = (each for cache in self._operator.cluster.caches() for each in cache.informers())
+        informers = (each for cache in operator.cluster.caches() for each in cache.informers())
         return not any(each.health().seconds_without_watch for each in informers if each.started)
 
     @property
     def webhook_app(self) -> App | None:
         """The application of the webhooks while the replica runs; else None."""
-        operator = self._operator
-        running = self._task is not None and not self.link.dead
-        return webhook_app(operator) if running and operator is not None else None
+        operator = self.running_operator
+        return webhook_app(operator) if operator is not None else None
 
     def _new_link(self) -> Link:
         self._starts += 1

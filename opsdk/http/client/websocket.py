@@ -33,7 +33,7 @@ class ClientWebSocket:
 
     def __init__(self, exchange: UpgradedExchange, release: Callable[[], Awaitable[None]]) -> None:
         with RequiredExtra("pods", "a WebSocket to the API server"):
-            from websockets.protocol import CLIENT, OPEN, Protocol  # noqa: PLC0415 - start-up time: rarely needed
+            from websockets.protocol import CLIENT, OPEN, Protocol
 
         self.status = exchange.status
         self.headers = exchange.headers
@@ -73,7 +73,7 @@ class ClientWebSocket:
     def _receive_frames(self) -> None:
         """Assemble the messages of the frames that have arrived. Raises what `read` raises."""
         with RequiredExtra("pods", "a WebSocket to the API server"):
-            from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
+            from websockets.frames import Frame, Opcode
 
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)  # the handshake is over
@@ -97,7 +97,7 @@ class ClientWebSocket:
     @staticmethod
     def _raise_malformed(problem: Exception) -> NoReturn:
         with RequiredExtra("pods", "a WebSocket to the API server"):
-            from websockets.exceptions import PayloadTooBig  # noqa: PLC0415 - as above
+            from websockets.exceptions import PayloadTooBig
 
         if isinstance(problem, PayloadTooBig):
             raise ResponseLimitError(f"a WebSocket message has more than {MAX_MESSAGE_BYTES} bytes") from problem

@@ -9,7 +9,6 @@ Upstream: net/http/server.go (Go 1.25)
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -31,7 +30,6 @@ from opsdk.http.server.unread import UnreadBuffer
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
-_LOG = logging.getLogger("opsdk.http.server")
 _WRITE_BUFFER: Final = 64 * 1024
 """Bytes of responses to buffer for a client that does not read."""
 _LINGER_SECONDS: Final = 0.5
@@ -175,7 +173,7 @@ class ServerConnection(SharedBufferProtocol):
         # TLS connections cannot be half-closed.
         return bool(self._queue) and self._scope["scheme"] == "http"
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
         self._service.discard(self)
         self._requests.close()

@@ -85,18 +85,21 @@ class ServeOptions:
 
 
 class WebServer(Closing):
-    """Serves one application. An async context manager.
+    """Serves one application, until it is closed for good. An async context manager.
 
     ::
 
         async with WebServer(app, ServeOptions(port=0)) as server:
             print(server.url)
+
+    Attributes:
+        options: see `ServeOptions`. Its `tls` may change before `start`.
+        service: the open connections and the running requests.
     """
 
     def __init__(self, app: App, options: ServeOptions | None = None) -> None:
         self.options = options or ServeOptions()
-        self._app = app
-        self._service: Service | None = None
+        self.service = Service(app, self.options.limits)
         self._socket: socket.socket | None = None
         self._port = 0
         self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
@@ -121,14 +124,14 @@ class WebServer(Closing):
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
         listening = listen(self.options.host, self.options.port, self.options.backlog)
-        self._socket, self._service = listening, Service(self._app, self.options.limits)
+        self._socket = listening
         # Known after the stop too: logs and errors name it.
         self._port = int(listening.getsockname()[1])
-        self._accept_task = self._tasks.start(self._accept(listening, self._service, context), name="accept")
+        self._accept_task = self._tasks.start(self._accept(listening, context), name="accept")
 
-    async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+    async def _accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections until cancelled. Those above the limit are closed."""
-        loop = asyncio.get_running_loop()
+        loop, service = asyncio.get_running_loop(), self.service
         pause = 0.0
         while True:
             try:
@@ -142,16 +145,16 @@ class WebServer(Closing):
             pause = 0.0
             if len(service.connections) + self._handshakes >= service.limits.connections:
                 client.close()
-                self._warn_full(service)
+                self._warn_full()
                 continue
             self._handshakes += 1
-            self._tasks.start(self._start_connection(client, service, tls), name="connect")
+            self._tasks.start(self._start_connection(client, tls), name="connect")
 
-    async def _start_connection(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+    async def _start_connection(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Start TLS if needed, and give the socket to a connection."""
         from opsdk.http.server.connection import ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
 
-        loop = asyncio.get_running_loop()
+        loop, service = asyncio.get_running_loop(), self.service
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handed_over = False
@@ -173,16 +176,16 @@ class WebServer(Closing):
             if not handed_over:
                 client.close()
 
-    def _warn_full(self, service: Service) -> None:
+    def _warn_full(self) -> None:
         """Log once a minute that connections are closed at once."""
         now = asyncio.get_running_loop().time()
         if now >= self._next_warning:
             self._next_warning = now + _WARNING_SECONDS
-            _LOG.warning("%s has %d connections: new ones are closed", self.url, service.limits.connections)
+            _LOG.warning("%s has %d connections: new ones are closed", self.url, self.service.limits.connections)
 
     def drop_connections(self) -> None:
         """Abort every connection, and keep accepting new ones. For tests."""
-        for connection in tuple(self._service.connections) if self._service is not None else ():
+        for connection in tuple(self.service.connections):
             connection.abort()
 
     async def aclose(self) -> None:
@@ -191,19 +194,19 @@ class WebServer(Closing):
             self._accept_task.cancel()
         if self._socket is not None:
             self._socket.close()
-        if (service := self._service) is not None:
-            for connection in tuple(service.connections):
-                connection.stop()
-            service.drain()
-            if service.tasks:
-                await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
-            for task in tuple(service.tasks):
-                task.cancel()
-            if service.tasks:
-                await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
-            # Let the last responses leave the write buffers.
-            await service.wait_empty(_CANCEL_GRACE)
-            self.drop_connections()
+        service = self.service
+        for connection in tuple(service.connections):
+            connection.stop()
+        service.drain()
+        if service.tasks:
+            await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
+        for task in tuple(service.tasks):
+            task.cancel()
+        if service.tasks:
+            await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
+        # Let the last responses leave the write buffers.
+        await service.wait_empty(_CANCEL_GRACE)
+        self.drop_connections()
         await self._tasks.aclose()
 
     async def __aenter__(self) -> Self:

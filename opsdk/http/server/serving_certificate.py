@@ -89,7 +89,7 @@ class ServingCertificate:
         except ConfigError as error:
             self.failures += 1
             self._hook.record(CertificateRead(failed=True))
-            log.error("the new certificate is not used, the old one stays: %s", error)  # noqa: TRY400 - it names the file
+            log.error("the new certificate is not used, the old one stays: %s", error)
             return False
         self._loaded_files = content
         self._hook.record(CertificateRead(failed=False))
@@ -154,9 +154,9 @@ def self_signed_context(host: str) -> ssl.SSLContext:
     """
     alternative = "set metrics_cert_file and metrics_key_file"
     with RequiredExtra("tls", "a self-signed certificate", alternative=alternative):
-        from cryptography import x509  # noqa: PLC0415 - an extra, and slow to import
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "opsdk-metrics")])
     names: list[x509.GeneralName] = [x509.DNSName("localhost")]

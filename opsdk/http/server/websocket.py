@@ -72,7 +72,7 @@ class WebSocket:
 
     def __init__(self, stream: UpgradedStream) -> None:
         with RequiredExtra("apiserver", "a WebSocket"):
-            from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - start-up time: slow import, rarely needed
+            from websockets.protocol import OPEN, SERVER, Protocol
 
         self._stream = stream
         self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
@@ -102,7 +102,7 @@ class WebSocket:
     def _receive_frames(self) -> None:
         """Assemble the messages of the frames that have arrived. One that is too long ends the connection."""
         with RequiredExtra("apiserver", "a WebSocket"):
-            from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
+            from websockets.frames import Frame, Opcode
 
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)  # requests and answers come before the upgrade
@@ -131,7 +131,7 @@ class WebSocket:
             ConnectionLostError: the socket is closed.
         """
         with RequiredExtra("apiserver", "a WebSocket"):
-            from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+            from websockets.exceptions import InvalidState
 
         try:
             if isinstance(message, str):
@@ -145,7 +145,7 @@ class WebSocket:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame. Idempotent; no error if the client has disconnected."""
         with RequiredExtra("apiserver", "a WebSocket"):
-            from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+            from websockets.exceptions import InvalidState
 
         try:
             self._protocol.send_close(code, reason)

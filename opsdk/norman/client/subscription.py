@@ -48,8 +48,8 @@ async def frames(
     import asyncio  # noqa: PLC0415 - with the library below
 
     with RequiredExtra("norman", "a subscription"):
-        from websockets.asyncio.client import connect  # noqa: PLC0415 - start-up time: slow import, rarely needed
-        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
     endpoint = config.endpoint
     secure = endpoint.scheme == "https"

@@ -213,7 +213,8 @@ class IndexedList:
         return len(self._slots)
 
     def __repr__(self) -> str:
-        return f"<IndexedList of {len(self)} objects at {self.revision}, {len(self._columns)} columns>"
+        indices = f"{len(self._columns)} columns, {len(self._orders)} orders"
+        return f"<IndexedList of {len(self)} objects at {self.revision}, {indices}>"
 
 
 def _index_of(query: ObjectQuery, slots: list[int], ids: list[Cell]) -> int:

@@ -49,7 +49,7 @@ class QueryView(DerivedSlots):
     def _inputs(self) -> Collection[Column | DerivedSlots]:
         return [self._order, *(column for item in self._filters for _, column in item)]
 
-    def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:  # noqa: ARG002 - selects all
+    def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
         slots = list(self._order.slots)
         for narrow in (self._select_allowed, *(self._selector(item) for item in self._filters)):
             slots = narrow(slots)

@@ -45,7 +45,7 @@ class Replay:
     def __init__(self, schedule: Sequence[Choice]) -> None:
         self._options = {choice.point: choice.option for choice in schedule}
 
-    def choose(self, number: int, text: str, options: Sequence[Option], state: Callable[[], bytes]) -> Option | None:  # noqa: ARG002
+    def choose(self, number: int, text: str, options: Sequence[Option], state: Callable[[], bytes]) -> Option | None:
         """Return the option of the schedule at a point."""
         return self._options.get(number)
 

@@ -97,7 +97,7 @@ def _copy_process() -> int:
     loop = asyncio.get_running_loop()
     pid = os.fork()
     if not pid:
-        asyncio._set_running_loop(loop)  # noqa: SLF001 - documented for those who write loops
+        asyncio._set_running_loop(loop)
     return pid
 
 

@@ -37,9 +37,9 @@ class ForeignBrokenRun:
     outcome: ForeignOutcome
 
     @property
-    def sorts(self) -> frozenset[str]:
+    def violation_kinds(self) -> frozenset[str]:
         """The broken invariants, and the kind of the object that shows each."""
-        return frozenset(_sort(violation) for violation in self.outcome.violations)
+        return frozenset(_violation_kind(violation) for violation in self.outcome.violations)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -72,10 +72,10 @@ def missing_text(path: str) -> str:
     return f"the operator looks for {path}, which nothing creates: {APPLY_IT}"
 
 
-def _sort(violation: str) -> str:
+def _violation_kind(violation: str) -> str:
     """Return the invariant; for a state also the resource, and the upper part of the field.
 
-    >>> _sort("state at rest: sites default/a status.phase: 'Up' -> absent")
+    >>> _violation_kind("state at rest: sites default/a status.phase: 'Up' -> absent")
     'state at rest: sites status'
     """
     invariant, _, rest = violation.partition(":")

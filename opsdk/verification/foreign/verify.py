@@ -149,7 +149,7 @@ class ForeignVerification:
         """Run the disturbance again, and the workload without it: the order of requests may be the reason."""
         assert run.disturbance is not None
         again = await self._disturbed(run.workload, reference, run.disturbance)
-        if not again.outcome.happened or not again.sorts & run.sorts:
+        if not again.outcome.happened or not again.violation_kinds & run.violation_kinds:
             return False
         control = await run_foreign(self._subject, run.workload, reference=reference, known_violations=self._known)
         self._usual.update(control.violations)

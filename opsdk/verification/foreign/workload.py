@@ -24,6 +24,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.tree_names import key_of_tree, subject_of_tree
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
+from opsdk.engine.kubectl_apply import apply_as_kubectl
 from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.verification.foreign.errors import WorkloadError
@@ -76,7 +77,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True):
             OpsdkError: the API server refuses it, or the deleted object stays.
         """
         for tree in self.apply:
-            await _apply(client, tree)
+            await apply_as_kubectl(client, tree, field_owner=USER)
         if self.patch:
             target = await _target(client, self.patch)
             await client.patch(target, merge_patch(self.merge), field_owner=USER)
@@ -102,13 +103,6 @@ class UserWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # ------------------------------------------------------------------ steps on the server
-async def _apply(client: Client, tree: JsonObject) -> None:
-    obj = Unstructured.from_tree(tree)
-    if not obj.metadata.namespace and (await client.mapper.mapping_for(obj.gvk)).namespaced:
-        obj.metadata.namespace = "default"
-    await client.apply(obj, field_owner=USER, force=True)
-
-
 async def _target(client: Client, reference: str) -> Unstructured:
     resource, *names = reference.split("/")
     gvk = (await client.mapper.kind_for(resource)).gvk

@@ -362,5 +362,5 @@ def usable_bundle(secret: Secret | None) -> CertificateBundle | None:
     try:
         return bundle_from_secret(secret.data)
     except ConfigError as error:
-        log.error("the Secret %s is damaged and will be replaced: %s", secret.metadata.name, error)  # noqa: TRY400 - it names the entry
+        log.error("the Secret %s is damaged and will be replaced: %s", secret.metadata.name, error)
         return None

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opsdk.apiserver.storage.etcd import messages
-from opsdk.apiserver.storage.etcd.client import Rpc
+from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.apiserver.storage.memory import MemoryStorage
@@ -110,7 +110,8 @@ async def update(storage: Storage, name: str, **data: object) -> JsonObject:
 async def compact(storage: Storage, revision: int) -> None:
     """Forget the history up to a revision."""
     if isinstance(storage, EtcdStorage):
-        await storage._client.request(Rpc.COMPACT, messages.CompactionRequest(revision=revision, physical=True))
+        async with EtcdClient(storage.options) as client:
+            await client.request(Rpc.COMPACT, messages.CompactionRequest(revision=revision, physical=True))
     else:
         storage.compact(revision)
 

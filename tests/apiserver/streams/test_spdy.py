@@ -108,7 +108,7 @@ def test_control_frames_that_say_nothing_here_are_left_out() -> None:
 
 def test_compressed_headers_that_end_are_refused() -> None:
     """Bytes after the end would be kept without limit."""
-    compressor = zlib.compressobj(zdict=spdy._DICTIONARY)
+    compressor = zlib.compressobj(zdict=spdy.DICTIONARY)
     block = compressor.compress(b"\0\0\0\0") + compressor.flush()
     body = b"\0\0\0\1" + b"\0" * 6 + block + b"x" * 1000
     with pytest.raises(BadRequestError, match="end"):

@@ -21,7 +21,6 @@ from opsdk.cli.top.monitor import Monitor
 from opsdk.cli.top.targets import client_of, config_of
 from opsdk.errors import ApiError, ConnectError, DecodeError, NotFoundError
 from opsdk.manager.manager import Manager
-from opsdk.manager.phases import Phase
 
 pytestmark = pytest.mark.realtime
 
@@ -44,9 +43,9 @@ async def manager_at(port: int = 0) -> AsyncIterator[tuple[Manager, str]]:
     manager.add(Queue())
     running = asyncio.create_task(manager.start())
     await manager.wait_ready()
-    (server,) = manager._groups[Phase.HTTP]._runnables
+    (server,) = manager.http_servers
     try:
-        yield manager, f"http://127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+        yield manager, f"http://127.0.0.1:{server.port}"
     finally:
         manager.stop()
         await running

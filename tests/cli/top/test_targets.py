@@ -15,7 +15,6 @@ from opsdk.cli.top.targets import ForwardedClient
 from opsdk.client.patch import merge_patch
 from opsdk.errors import ConnectError
 from opsdk.manager.manager import Manager
-from opsdk.manager.phases import Phase
 from opsdk.rest.config import RestConfig
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -63,8 +62,8 @@ class World:
         running = asyncio.create_task(manager.start())
         await manager.wait_ready()
         self._stack.push_async_callback(self._stop, manager, running)
-        (server,) = manager._groups[Phase.HTTP]._runnables
-        self.ports[name] = server.port  # type: ignore[attr-defined]
+        (server,) = manager.http_servers
+        self.ports[name] = server.port
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
         metadata = {"name": name, "namespace": "default", "labels": {"app": "site"}}
         tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

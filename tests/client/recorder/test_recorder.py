@@ -221,7 +221,7 @@ async def test_an_answer_that_was_lost_is_no_second_event() -> None:
             raise ConnectError("lost")
         return result
 
-    recorder._client.executor.execute = lose_the_first  # type: ignore[method-assign]
+    server.execute = lose_the_first  # type: ignore[method-assign]
     tell(recorder)
     await asyncio.sleep(10)
     assert (len(server.events), recorder.dropped) == (1, 0)

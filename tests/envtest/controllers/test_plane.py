@@ -208,9 +208,9 @@ def _done(job: JsonObject, mine: list[JsonObject]) -> None:
 
 def _versions(env: Environment) -> dict[str, str]:
     """The version of every object but Events, which end by their age."""
-    informers = env._simulated.context.informers
-    kinds = [r for r in informers.resources if r.kind != "Event"]
-    return {key: obj["metadata"]["resourceVersion"] for r in kinds for key, obj in informers.all(r).items()}
+    buckets = env.plane.storage.snapshot().buckets
+    kinds = [held.objects for name, held in buckets.items() if not name.endswith("events")]
+    return {key: obj["metadata"]["resourceVersion"] for objects in kinds for key, obj in objects.items()}
 
 
 @pytest.mark.parametrize("seed", mostly_slow(range(10), every=4))
@@ -238,13 +238,13 @@ class Watch:
     """Looks at the pods of one app after every change, and remembers what was wrong."""
 
     def __init__(self, env: Environment, look: Callable[[list[JsonObject]], str]) -> None:
-        self.informers = env._simulated.context.informers
+        self.storage = env.plane.storage
         self.look = look
         self.wrong: list[str] = []
-        self.informers.add_event_handler(PODS, self._changed)
+        self.storage.subscribe(self._changed, PODS.prefix)
 
     def _changed(self, change: StorageChange) -> None:
-        result = self.look(list(self.informers.all(PODS).values()))
+        result = self.look([pod for _, pod in self.storage.list_now(PODS.prefix).items])
         if result:
             self.wrong.append(result)
 

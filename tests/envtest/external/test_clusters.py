@@ -93,7 +93,7 @@ def etcd(tmp_path: Path, *, options: ProcessOptions = QUICK, before: str = "", s
     return Process(
         etcd_command(binary, tmp_path, config.host),
         directory=tmp_path,
-        healthy=lambda: clusters._answers(config, "/health"),
+        healthy=lambda: clusters.answers(config, "/health"),
         options=options,
     )
 

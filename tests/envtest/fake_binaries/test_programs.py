@@ -83,7 +83,7 @@ class World:
 
     def _process(self, command: Sequence[str], config: RestConfig, path: str) -> Process:
         async def healthy() -> bool:
-            return await clusters._answers(config, path)
+            return await clusters.answers(config, path)
 
         return Process(command, directory=self.directory, healthy=healthy, options=QUICK)
 
@@ -202,7 +202,7 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
     plain = RestConfig(host=f"https://127.0.0.1:{world.port}", token="secret", insecure_skip_tls_verify=True)
 
     async def healthy() -> bool:
-        return await clusters._answers(plain, "/readyz")
+        return await clusters.answers(plain, "/readyz")
 
     server = Process(command, directory=tmp_path, healthy=healthy, options=QUICK)
     async with running(world.etcd(), server):

@@ -82,8 +82,9 @@ class Bodies:
 
 def without_rules(env: Environment, row: ServedResourceRow) -> None:
     """Let a server store objects of a kind without admission and rules."""
-    env.plane.core.admission._named.clear()
-    env.plane.core.admission._bound.clear()
+    admission = env.plane.core.admission
+    for plugin in list(admission.plugins):
+        admission.remove(plugin)
     served = env.plane.core.resources.find(row.info.group, row.info.version, row.info.resource)
     assert served is not None
     assert isinstance(served.storage, LocalStore)

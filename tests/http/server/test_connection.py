@@ -264,8 +264,8 @@ async def test_pipelined_requests_behind_a_slow_response_are_not_read() -> None:
         writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
         writer.write(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 200_000)
         await asyncio.sleep(0.2)
-        [connection] = server._service.connections  # type: ignore[union-attr]
-        assert len(connection._queue) == 2
+        [connection] = server.service.connections
+        assert repr(connection).endswith(": 2 requests>")
         assert b"slow" in await asyncio.wait_for(reader.readuntil(b"slow"), 5)
         writer.close()
 
@@ -416,9 +416,8 @@ async def test_a_request_cut_at_every_byte() -> None:
             if cut == len(REQUEST):
                 assert heard.count(b"HTTP/1.1 200 OK") == 2
         await asyncio.sleep(0.7)
-        assert server._service is not None
-        assert not server._service.connections
-        assert not server._service.tasks
+        assert not server.service.connections
+        assert not server.service.tasks
 
 
 async def test_a_request_in_single_bytes_is_parsed() -> None:

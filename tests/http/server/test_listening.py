@@ -9,7 +9,6 @@ import socket
 import pytest
 
 from opsdk.errors import ConfigError
-from opsdk.http.server import listening
 from opsdk.http.server.application import asgi
 from opsdk.http.server.listening import listen
 from opsdk.http.server.request import HttpRequest
@@ -43,14 +42,14 @@ def test_who_reaches_a_host(host: str, reached: set[str]) -> None:
 @pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 def test_a_machine_without_ipv6_serves_ipv4(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """An empty host falls back; a named host of IPv6 is an error."""
-    bound = listening._bound
+    real = socket.socket
 
-    def without_ipv6(family: int, address: str, port: int, backlog: int, *, both: bool) -> socket.socket:
+    def without_ipv6(family: int, *args: int) -> socket.socket:
         if family == socket.AF_INET6:
             raise OSError(number, "no IPv6")
-        return bound(family, address, port, backlog, both=both)
+        return real(family, *args)
 
-    monkeypatch.setattr(listening, "_bound", without_ipv6)
+    monkeypatch.setattr(socket, "socket", without_ipv6)
     with listen("", 0, 5) as server:
         assert reaches("127.0.0.1", server.getsockname()[1])
     with pytest.raises(ConfigError, match="cannot listen on ::1:0"):

@@ -91,9 +91,8 @@ async def test_a_body_without_progress_gets_408(begin: bytes) -> None:
         assert (await reader.read()).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
         assert 30 <= loop.time() - started < 31
         writer.close()
-        assert server._service is not None
-        await server._service.wait_empty(60)
-        assert not server._service.connections
+        await server.service.wait_empty(60)
+        assert not server.service.connections
 
 
 async def test_a_slow_body_behind_another_request_waits_its_turn() -> None:

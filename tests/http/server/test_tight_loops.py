@@ -91,7 +91,7 @@ async def in_process(app: App, method: str) -> None:
     exchange = AsgiExchange(b"", lambda _: None)
     leaving = asyncio.ensure_future(exchange.aclose())
     scope: Scope = {"type": "http", "method": method, "path": "/", "raw_path": b"/", "query_string": b""}
-    await app({**scope, "headers": [], "scheme": "http", "extensions": {}}, exchange._receive, exchange._send)
+    await exchange.run(app, {**scope, "headers": [], "scheme": "http", "extensions": {}})
     await leaving
 
 

@@ -49,8 +49,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _connections(server: WebServer) -> int:
-    assert server._service is not None
-    return len(server._service.connections)
+    return len(server.service.connections)
 
 
 @pytest.mark.parametrize("size", [1000, 30_000, 64 * 1024, 100_000, WHOLE_BYTES])

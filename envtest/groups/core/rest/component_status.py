@@ -29,7 +29,7 @@ class ComponentStatuses:
     def __init__(self) -> None:
         self.strategy = Strategy()
 
-    async def get(self, context: Context, name: str) -> JsonObject:  # noqa: ARG002
+    async def get(self, context: Context, name: str) -> JsonObject:
         component = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
         if component is None:
             # Unlike other errors, upstream names the kind here instead of the resource.
@@ -37,7 +37,7 @@ class ComponentStatuses:
             raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
         return component
 
-    async def list(self, context: Context, query: ListQuery) -> ListResult:  # noqa: ARG002
+    async def list(self, context: Context, query: ListQuery) -> ListResult:
         selection = query.selection
 
         def matches(name: str) -> bool:

@@ -35,7 +35,7 @@ class RunStore:
         self._kind = kind
         self._responders = responders
 
-    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:  # noqa: ARG002
+    def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         query = request.query
         if self._kind == "portforward":
             texts = [text for value in query.all("ports") for text in value.split(",")]
@@ -50,7 +50,7 @@ class RunStore:
             options["command"] = query.all("command")
         return options
 
-    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         pod = await self._pods.get(context, name)
         forwards = self._kind == "portforward"
         container = "" if forwards else choose_container(pod, request.query.get("container"))

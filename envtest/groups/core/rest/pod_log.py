@@ -31,7 +31,7 @@ class LogStore:
         self._nodes = nodes
         self._responders = responders
 
-    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
+    async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         options = log_options(request.query, name)
         pod = await self._pods.get(context, name)
         container = choose_container(pod, request.query.get("container"))

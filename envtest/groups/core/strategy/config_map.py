@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Config maps: keys, size, immutability.
 
 Upstream: pkg/registry/core/configmap/strategy.go (v1.36)

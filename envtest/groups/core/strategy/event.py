@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Events: one set of objects, two APIs.
 
 Upstream: pkg/registry/core/event/strategy.go (v1.36)

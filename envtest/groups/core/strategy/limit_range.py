@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Limit ranges: the limits of requests of pods, containers and claims.
 
 Upstream: pkg/registry/core/limitrange/strategy.go (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Namespaces: active until they are deleted, and removed when ``spec.finalizers`` is empty.
 
 Upstream: pkg/registry/core/namespace/strategy.go (v1.36)

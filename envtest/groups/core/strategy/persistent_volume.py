@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Persistent volumes: sets the time of the last phase transition.
 
 Upstream: pkg/registry/core/persistentvolume/strategy.go (v1.36)

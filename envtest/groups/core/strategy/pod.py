@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Pods: validation, quality of service, graceful deletion.
 
 Upstream: pkg/registry/core/pod/strategy.go (v1.36)

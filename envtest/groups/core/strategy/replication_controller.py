@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Replication controllers: replica sets whose selector is a plain map, and may change.
 
 Upstream: pkg/registry/core/replicationcontroller/strategy.go (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Resource quotas: the hard limits of a namespace, and their scopes.
 
 Upstream: pkg/registry/core/resourcequota/strategy.go (v1.36)

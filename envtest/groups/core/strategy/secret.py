@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Secrets: types with their keys; plain strings become data.
 
 Upstream: pkg/registry/core/secret/strategy.go (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Services: allocate cluster IPs and node ports on create, release them on delete.
 
 Upstream: pkg/registry/core/service/strategy.go (v1.36)

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base of kinds with a selector and a matching pod template."""
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[C
     yield api_errors.not_allowed(path, f"update from non-nil value to {word} is forbidden")
 
 
-def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
+def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate the status of a claim."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):

@@ -17,7 +17,6 @@ from opsdk.apimachinery.serializer.documents import json_kind
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
-from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.errors import ApiError, Cause, Details, PatchError
 from opsdk.structured_merge.go_format import go_quote
@@ -47,23 +46,11 @@ def create_admission_review(
         if value:
             request[key] = value
     request["operation"] = attributes.operation
-    request["userInfo"] = user_info(attributes.user)
+    request["userInfo"] = attributes.user.user_info()
     request["object"], request["oldObject"] = versioned.obj, versioned.old
     request["dryRun"] = attributes.dry_run
     request["options"] = attributes.options or None
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
-
-
-def user_info(user: User) -> JsonObject:
-    """Return the ``userInfo`` of reviews."""
-    info: JsonObject = {"username": user.name} if user.name else {}
-    if user.uid:
-        info["uid"] = user.uid
-    if user.groups:
-        info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return info
 
 
 # ------------------------------------------------------------------ response

@@ -76,6 +76,11 @@ class EtcdStorage(Closing):
         """Why etcd does not serve requests now; empty if the last one was served. Readiness reports it."""
         return self._failure.text
 
+    @property
+    def etcd_watches(self) -> int:
+        """How many watches etcd has for the readers: one for each resource, and one for each reader that is behind."""
+        return len(self._watches)
+
     async def start(self) -> None:
         """Connect, and start the compactor. Raises `ConnectError` if no member responds within `retry_timeout`."""
         try:

@@ -47,6 +47,9 @@ class Watches(Closing):
     def __repr__(self) -> str:
         return f"<Watches of {', '.join(sorted(self._shared)) or 'nothing'}>"
 
+    def __len__(self) -> int:
+        return len(self._feeds)
+
     def watch(self, bucket: str, prefix: str, since: int, current: int) -> QueueWatch:
         """Return a reader of the changes below `prefix` after `since`; `current` is etcd's current revision."""
         start = min(since, current)
