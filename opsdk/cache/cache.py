@@ -212,8 +212,8 @@ class Cache:
 
     def synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
         """Return the informers of a kind if a read need not wait; else None."""
-        found = self._synced.get((kind.gvk, kind.representation))
-        return found if found is not None else self._find_synced(kind)
+        cached = self._synced.get((kind.gvk, kind.representation))
+        return cached if cached is not None else self._find_synced(kind)
 
     def _find_synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
         if not self._running or kind.representation not in self._built_decoders:

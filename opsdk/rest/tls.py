@@ -52,7 +52,7 @@ class TlsContexts:
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
         self._clock: Callable[[], float] = monotonic
-        self._check_at = 0.0
+        self._checked_at = 0.0
         self.resumption = TlsResumption()
 
     @property
@@ -68,7 +68,8 @@ class TlsContexts:
 
     def use(self, issued: ClientCert | None) -> None:
         """Use the client certificate of a credential plugin, and check the files as `refresh` does."""
-        if issued is self._plugin_cert and self._context is not None and self._clock() < self._check_at:
+        is_fresh = self._context is not None and self._clock() - self._checked_at < RELOAD_EVERY
+        if is_fresh and issued is self._plugin_cert:
             return
         changes = issued != self._plugin_cert
         if changes:
@@ -82,10 +83,10 @@ class TlsContexts:
         """
         # Each request reads the clock: it is bound where the files are read.
         now = monotonic()
-        if self._context is not None and not force and now < self._check_at:
+        if self._context is not None and not force and now - self._checked_at < RELOAD_EVERY:
             return False
         self._clock = loop_time()
-        first, self._check_at = self._context is None, now + RELOAD_EVERY
+        first, self._checked_at = self._context is None, now
         try:
             config, client = self._config, self._plugin_cert
             ca = config.ca_data or _read_file(config.ca_file, "certificate authority")
