@@ -148,22 +148,17 @@ def make_entry(
         except BaseException as error:  # noqa: BLE001 - a user function may raise anything
             contain(error)
             problems.append(Problem(key, error, TRANSFORM))
-    indexed: dict[str, tuple[str, ...]] = {}
-    for name, indexer in indexers.items() if indexers else ():  # before the compression: they read the JSON
-        values = _index_values(key, data, name, indexer)
-        if isinstance(values, Problem):
-            problems.append(values)
-        else:
-            indexed[name] = values
-    if compressor is None or len(data) < SMALLEST:
-        stored, dictionary = data, None
-    else:
+    # Before the compression: index functions read the JSON.
+    indexed = _index_all(key, data, indexers, problems) if indexers else _NO_INDICES
+    stored, dictionary, decompressed_size = data, None, 0
+    if compressor is not None and len(data) >= SMALLEST:
         stored, dictionary = compressor.compress(data)
+        decompressed_size = len(data) if dictionary is not None else 0
     entry = StoreEntry(
         key=key,
         stored=stored,
         dictionary=dictionary,
-        decompressed_size=len(data) if dictionary is not None else 0,
+        decompressed_size=decompressed_size,
         uid=meta.uid,
         resource_version=meta.resource_version,
         generation=meta.generation,
@@ -171,7 +166,7 @@ def make_entry(
         labels=_label_set(tuple(meta.labels.items())) if meta.labels else _NO_LABELS,
         finalizers=tuple(map(sys.intern, meta.finalizers)) if meta.finalizers else (),
         owners=tuple(map(_owner_ref, meta.owner_references)) if meta.owner_references else (),
-        indexed=indexed or _NO_INDICES,
+        indexed=indexed,
         failed=tuple([problem.function for problem in problems]) if problems else (),
     )
     return entry, problems
@@ -194,6 +189,20 @@ def with_index(entry: StoreEntry, name: str, indexer: Indexer) -> tuple[StoreEnt
     if isinstance(values, Problem):
         return replace(entry, failed=(*entry.failed, values.function)), [values]
     return replace(entry, indexed={**entry.indexed, name: values}), []
+
+
+def _index_all(
+    key: ObjectKey, data: bytes, indexers: Mapping[str, Indexer], problems: list[Problem]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the values for each index, and add the functions that fail to the problems."""
+    indexed: dict[str, tuple[str, ...]] = {}
+    for name, indexer in indexers.items():
+        values = _index_values(key, data, name, indexer)
+        if isinstance(values, Problem):
+            problems.append(values)
+        else:
+            indexed[name] = values
+    return indexed
 
 
 def _index_values(key: ObjectKey, data: bytes, name: str, indexer: Indexer) -> tuple[str, ...] | Problem:
