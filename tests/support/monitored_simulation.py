@@ -16,6 +16,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.object import deep_copy
 from opsdk.engine.world.cluster import SimulatedCluster
 from opsdk.engine.world.faults import DELETIONS
+from opsdk.engine.world.link import Link
 from opsdk.engine.world.replica import Observer, Replica
 from opsdk.engine.world.runner import WorldRunner
 from opsdk.testing.simulate import Fault, Simulation, Step, World
@@ -94,6 +95,18 @@ def make_monitored_operator(
     return operator
 
 
+def _keep_faults(replica: Replica) -> None:
+    """Let the faults of the network outlast a process: it may end because of them, and starts again behind them."""
+    new_link = replica._new_link
+
+    def linked() -> Link:
+        link = new_link()
+        link._windows.extend(replica.link._windows)
+        return link
+
+    replica._new_link = linked  # type: ignore[method-assign]
+
+
 async def _nothing(world: World) -> None:
     """Nothing: the alerts judge this run."""
 
@@ -143,6 +156,8 @@ class MonitoredRun:
 
     async def _run(self) -> None:
         async with self._cluster as cluster, asyncio.TaskGroup() as tasks:
+            for replica in cluster.replicas:
+                _keep_faults(replica)
             for number in range(_BOXES):
                 meta = ObjectMeta(name=f"box-{number}", namespace="default")
                 await cluster.client.create(Box(metadata=meta, spec=BoxSpec(size=1)))

@@ -48,9 +48,7 @@ MAX_STALE_WRITES = 10
 that the garbage collector deletes, again and again: that is not its bug."""
 
 
-class FaultWindow(msgspec.Struct):
-    """A fault that lasts until a time of the loop's clock."""
-
+class _Window(msgspec.Struct):
     fault: Fault
     end: float
     rng: random.Random
@@ -102,7 +100,6 @@ class Link:
         on_end: called when a request has ended, also by a fault.
         on_response: called when the server has responded, before the client receives the response.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
-        windows: the faults that last for a time. They are the network's: the link of a restarted process has them too.
     """
 
     app: App
@@ -119,7 +116,7 @@ class Link:
     max_latency: float = 0.01
     hot_requests: int = 30
     dead: bool = False
-    windows: list[FaultWindow] = field(default_factory=list)
+    _windows: list[_Window] = field(default_factory=list)
     _watches: list[_OpenWatch] = field(default_factory=list)
     _aborts: dict[int, Callable[[], None]] = field(default_factory=dict)
     _compacted: set[str] = field(default_factory=set)
@@ -135,7 +132,7 @@ class Link:
         self._rng = seeded(self.seed)
 
     def __repr__(self) -> str:
-        return f"<Link of {self.client}: {len(self.windows)} windows, {len(self._watches)} watches>"
+        return f"<Link of {self.client}: {len(self._windows)} windows, {len(self._watches)} watches>"
 
     # -------------------------------------------------------------- faults
     async def apply(self, step: Step) -> None:
@@ -158,7 +155,7 @@ class Link:
                 if fault is Fault.REFUSE_WATCHES:
                     self._compacted.add(watch.path)
         if step.seconds > 0:
-            self.windows.append(FaultWindow(fault, _now() + step.seconds, rng))
+            self._windows.append(_Window(fault, _now() + step.seconds, rng))
 
     def hide(self, path: str) -> asyncio.Event:
         """Break the watch of a path. Requests for it wait for the returned event; then the client lists anew."""
@@ -179,21 +176,21 @@ class Link:
     def heal(self) -> None:
         """End every fault."""
         self._placed.clear()
-        for window in self.windows:
+        for window in self._windows:
             window.end = 0.0
         self._move_on()
 
     def window(self, fault: Fault) -> random.Random | None:
         """Return the random numbers of the open window of a fault, or None."""
-        if not self.windows:
+        if not self._windows:
             return None
         now = _now()
-        self.windows = [w for w in self.windows if w.end > now]
-        return next((w.rng for w in self.windows if w.fault is fault), None)
+        self._windows = [w for w in self._windows if w.end > now]
+        return next((w.rng for w in self._windows if w.fault is fault), None)
 
     async def _wait_end(self, fault: Fault) -> None:
         while self.window(fault) is not None:
-            end = max(w.end for w in self.windows if w.fault is fault)
+            end = max(w.end for w in self._windows if w.fault is fault)
             await asyncio.sleep(max(end - _now(), 0.001))
 
     async def _vanish(self, exchange: Exchange, receive: Receive) -> None:

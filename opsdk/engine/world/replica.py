@@ -20,7 +20,7 @@ from opsdk.engine.world.disturber import Disturber
 from opsdk.engine.world.exchange import Exchange
 from opsdk.engine.world.faults import Fault
 from opsdk.engine.world.invariants import LeaseLedger, WriteBudget
-from opsdk.engine.world.link import FaultWindow, Link
+from opsdk.engine.world.link import Link
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import App
@@ -114,7 +114,7 @@ class Replica:
         self.controllers: list[Controller] = []
         """The controllers of the present start."""
         self._on_stop: Callable[[], None] = lambda: None
-        self.link = self._new_link([])
+        self.link = self._new_link()
 
     def __repr__(self) -> str:
         return f"<Replica {self.number}, start {self._starts}>"
@@ -144,8 +144,7 @@ class Replica:
         operator = self.running_operator
         return webhook_app(operator) if operator is not None else None
 
-    def _new_link(self, windows: Sequence[FaultWindow]) -> Link:
-        """Return the link of the next start, with the faults of the network that last."""
+    def _new_link(self) -> Link:
         self._starts += 1
         assert self._config.app is not None
         return Link(
@@ -160,7 +159,6 @@ class Replica:
             on_exchange=self._on_exchange,
             on_response=self._on_response,
             on_hot_loop=self._on_hot_loop,
-            windows=list(windows),
         )
 
     def _on_exchange(self, exchange: Exchange) -> None:
@@ -206,7 +204,7 @@ class Replica:
                 self.observer.violations.append(f"crash: {self.link.client} ended with {error!r}")
             self.link.kill()
             await asyncio.sleep(_RESTART_DELAY)
-            self.link = self._new_link(self.link.windows)
+            self.link = self._new_link()
 
     def _observe(self, operator: Operator, link: Link) -> None:
         """Observe the reconciles of every controller of a prepared operator, and of those that it builds later."""
@@ -261,5 +259,5 @@ class Replica:
     def wake(self) -> None:
         """Start the operator if it is absent."""
         if self._task is None:
-            self.link = self._new_link(self.link.windows)
+            self.link = self._new_link()
             self.start()
