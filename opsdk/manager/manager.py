@@ -28,7 +28,8 @@ from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
-if TYPE_CHECKING:  # start-up time: few metrics are authorized
+if TYPE_CHECKING:  # start-up time: tests serve nothing, and few metrics are authorized
+    from opsdk.manager.http import HttpServer
     from opsdk.rbac.delegated import ReviewClient
 
 __all__ = ["Manager", "ManagerOptions"]
@@ -111,7 +112,7 @@ class Manager:
         if self._task_ages is not None:
             self._add_debug_pages(self._task_ages, queues)
         self._metrics_endpoint = MetricsEndpoint(self.options, self.metrics, self.hook)
-        self.http_servers = http_servers(
+        self.http_servers: Sequence[HttpServer] = http_servers(
             self.options, healthz=self.healthz, readyz=self.readyz, metrics=self._metrics_endpoint, debug=self.debug
         )
         for server in self.http_servers:

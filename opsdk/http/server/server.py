@@ -98,8 +98,8 @@ class WebServer(Closing):
     """
 
     def __init__(self, app: App, options: ServeOptions | None = None) -> None:
-        self.options = options or ServeOptions()
-        self.service = Service(app, self.options.limits)
+        self.options: ServeOptions = options or ServeOptions()
+        self.service: Service = Service(app, self.options.limits)
         self._socket: socket.socket | None = None
         self._port = 0
         self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
