@@ -62,6 +62,7 @@ class GeneratedSummary:
         connections: targets outside of the simulated cluster that were refused, each once. The states of runs that
             reach for them are not judged.
         seconds: of real time.
+        outcomes: of the workloads, by the name of their first step: each is that of a reference run.
     """
 
     findings: list[OracleFinding] = field(default_factory=list)
@@ -72,6 +73,7 @@ class GeneratedSummary:
     omitted: int = 0
     connections: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def add(self, finding: OracleFinding) -> None:
         """Add a finding, unless another one shows the same bug."""
@@ -137,6 +139,7 @@ class _Check:
         actions = [each.action for each in run.steps]
         self._is_astray = False
         outcome = self._guided(actions, run.workload)
+        self._summary.outcomes[run.workload[0].name] = outcome
         refused = [action.refusal for action in actions]
         self.gaps.note(run, outcome)
         for number, step in enumerate(run.steps[:-1]):

@@ -38,6 +38,7 @@ class ReferenceRun:
     Args:
         run: runs the workload with a seed, undisturbed.
         steps: the workload. The states after harmful steps are not compared.
+        outcome: of a run with `REFERENCE_SEED`, if there was one already.
 
     Attributes:
         outcome: of the run.
@@ -45,9 +46,11 @@ class ReferenceRun:
         connections: targets outside of the simulated cluster that were refused.
     """
 
-    def __init__(self, run: Callable[[int], Outcome], steps: Sequence[WorkloadStep]) -> None:
+    def __init__(
+        self, run: Callable[[int], Outcome], steps: Sequence[WorkloadStep], outcome: Outcome | None = None
+    ) -> None:
         self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
-        self.outcome = run(REFERENCE_SEED)
+        self.outcome = run(REFERENCE_SEED) if outcome is None else outcome
         self.violations, self.connections = self.outcome.violations, self.outcome.connections
         self._masks: dict[int, Mask] = {}
         self._last, self._entries = len(steps), dict(self.outcome.entries)

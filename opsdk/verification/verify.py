@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -46,6 +46,7 @@ __all__ = [
 
 DISTURBANCES: Final = 150
 """Disturbances that are run by default."""
+_NO_OUTCOMES: Final[Mapping[str, Outcome]] = {}
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
 _STANDBY_WORKLOADS: Final = 4
@@ -203,6 +204,7 @@ def run_verification(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
     time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, processes: int = 1,
     with_standby: bool = False, budget: int | None = None,
+    outcomes: Mapping[str, Outcome] = _NO_OUTCOMES,
     progress: Callable[[VerificationSummary], None] = lambda _: None,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with disturbances, the most different ones first.
@@ -216,12 +218,13 @@ def run_verification(
         processes: that share the workloads.
         with_standby: run the kinds that need a standby with a second replica.
         budget: the number of disturbances that are run; None for all.
+        outcomes: of reference runs that there were already, by the name of the first step.
         progress: called after each run, or from time to time if there are several processes.
     """
     began = time.monotonic()
     summary = VerificationSummary()
     calm = []
-    for workload in _references(declared, workloads, summary, budget, standby=with_standby):
+    for workload in _references(declared, workloads, summary, budget, outcomes, standby=with_standby):
         if workload.is_calm(summary, name):
             calm.append(workload)
         progress(summary)
@@ -241,13 +244,13 @@ def run_verification(
 
 def _references(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], summary: VerificationSummary,
-    budget: int | None, *, standby: bool,
+    budget: int | None, outcomes: Mapping[str, Outcome], *, standby: bool,
 ) -> Iterator[_GuidedWorkload]:  # fmt: skip
     """Yield the workloads, and then those that break nothing again with a second replica: some if there is a budget."""
     calm = []
     for steps in workloads:
         summary.workloads += 1
-        workload = _GuidedWorkload(declared, steps)
+        workload = _GuidedWorkload(declared, steps, outcome=outcomes.get(steps[0].name) if steps else None)
         yield workload
         calm += [] if workload.reference.violations else [steps]
     for steps in calm[: None if budget is None else _STANDBY_WORKLOADS] if standby else ():
@@ -321,13 +324,15 @@ class _GuidedWorkload:
         declared: the operator.
         steps: the workload.
         only: the kinds of its disturbances; empty for all.
+        outcome: of its reference run, if there was one already.
     """
 
     def __init__(
-        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], *, only: Collection[DisturbanceKind] = ()
-    ) -> None:
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], *,
+        only: Collection[DisturbanceKind] = (), outcome: Outcome | None = None,
+    ) -> None:  # fmt: skip
         self._declared, self._steps, self.only = declared, steps, only
-        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps)
+        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps, outcome)
 
     def is_calm(self, summary: VerificationSummary, name: str) -> bool:
         """Add what runs without a disturbance show. Returns whether others can be compared with them."""
@@ -348,7 +353,8 @@ class _GuidedWorkload:
 
     def disturbed(self, disturbance: Disturbance) -> tuple[Outcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
-        outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
+        last = self.reference.outcome.states.get(len(self._steps))
+        outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED, expected=last)
         if disturbance.kind is DisturbanceKind.DRIFT:
             # An operator may keep what others change: it alone decides about the state.
             return outcome, [each for each in outcome.violations if each.startswith("drift: ")]
