@@ -7,17 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
+from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
-from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
+from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory
 from opsdk.engine.environments import DefinedEnvironment
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.world.declaration import SimulatedOperator, World
 from opsdk.errors import ApiError, UsageError
+from opsdk.manager.leader_election.lease_options import LeaseOptions
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
@@ -36,6 +41,8 @@ __all__ = [
 ]
 
 _GONE_SECONDS: Final = 120
+_LEASE: Final = LeaseOptions(lease_duration=30, renew_deadline=20, retry_period=10)
+"""With client-go's durations, two of three requests of a run would be renewals."""
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
 
@@ -144,6 +151,7 @@ class VerifiedOperator:
         self, doubles: DoublesFactory, *, environment: DefinedEnvironment, allowed_hosts: Sequence[str] = (),
         checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
     ) -> None:  # fmt: skip
+        doubles = _with_long_leases(doubles)
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
         versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
@@ -223,6 +231,23 @@ class VerifiedOperator:
             examples=examples,
             has_systems=self._has_systems,
         )
+
+
+def _with_long_leases(doubles: DoublesFactory) -> DoublesFactory:
+    """Return a factory of operators that renew their Lease seldom."""
+
+    def created(snapshot: ClusterSnapshot) -> Doubles[Any]:
+        doubled = doubles(snapshot)
+
+        def operator() -> Operator:
+            new = doubled.operator()
+            if new.options.retry_period < _LEASE.retry_period:
+                new.options = msgspec.structs.replace(new.options, **msgspec.structs.asdict(_LEASE))
+            return new
+
+        return Doubles(operator=operator, systems=doubled.systems)
+
+    return created
 
 
 def _stored(definition: JsonObject) -> str:
