@@ -31,6 +31,7 @@ from opsdk.verification.oracles import (
     StateDifference,
     changes_anything,
     harm_of,
+    is_refused,
     is_reported,
     is_troubled,
     state_differences_of,
@@ -173,6 +174,9 @@ class _Check:
         self._summary.checks[oracle] += 1
         harm = harm_of(before, after)
         if not harm or is_reported(before, after, self._key(run.kind)):
+            return
+        if operation is not None and operation.value_class is ValueClass.BOUNDARY and is_refused(harm):
+            self.gaps.note_edge(operation, harm[0].text)
             return
         texts = [*(each.text for each in harm[:_MAX_SHOWN]), "neither the status nor an Event says so"]
         self._add(run, oracle, number, texts, {each.place for each in harm})
