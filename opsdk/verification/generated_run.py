@@ -163,6 +163,8 @@ class _Check:
             return
         if before is not None and is_update and not self._verification.has_systems:
             self._reach[run.kind].add(operation, effective=changes_anything(before, after))
+        # Once a volume would be smaller, the object may keep the larger one until its end.
+        self._is_astray = self._is_astray or operation.shrinks
         if not operation.is_harmful and operation.kind is not OperationKind.CREATE:
             self._judge_path(run, number, operation, after)
 
