@@ -347,9 +347,23 @@ class _GuidedWorkload:
         """Yield the disturbances of some kinds."""
         outcome = self.reference.outcome
         children = {number: state.children for number, state in outcome.states.items()}
+        harmless = set(self._harmless_views())
         for each in guided_disturbances(outcome.writes, outcome.messages, children):
-            if each.kind in kinds and (not self.only or each.kind in self.only):
+            is_harmless = each.kind is DisturbanceKind.TAKE_OVER and (each.path, each.number) in harmless
+            if each.kind in kinds and (not self.only or each.kind in self.only) and not is_harmless:
                 yield each
+
+    def _harmless_views(self) -> Iterator[tuple[str, int]]:
+        """Yield path and number of the messages after whose next action nothing of the operator is left.
+
+        A standby with an older view can destroy nothing then. It may create again what has gone, as any operator with a
+        cache does: the garbage collector removes that.
+        """
+        outcome, last = self.reference.outcome, len(self._steps)
+        for message in outcome.messages:
+            state = outcome.states.get(min(message.action + 2, last))
+            if state is not None and not state.objects:
+                yield message.path, message.number
 
     def disturbed(self, disturbance: Disturbance) -> tuple[Outcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
