@@ -37,7 +37,7 @@ class ReferenceRun:
 
     Args:
         run: runs the workload with a seed, undisturbed.
-        steps: the workload. The states after harmful steps are not compared.
+        steps: the workload. The states after harmful steps, and those in which reconciles fail, are not compared.
         outcome: of a run with `REFERENCE_SEED`, if there was one already.
 
     Attributes:
@@ -53,6 +53,8 @@ class ReferenceRun:
         self.outcome = run(REFERENCE_SEED) if outcome is None else outcome
         self.violations, self.connections = self.outcome.violations, self.outcome.connections
         self._masks: dict[int, Mask] = {}
+        # What does not work depends on what worked before, such as a status that nothing writes now.
+        self._harmful |= {number for number, state in self.outcome.states.items() if state.failing}
         self._last, self._entries = len(steps), dict(self.outcome.entries)
         if not self.violations:
             other, states = run(REFERENCE_SEED + 1), self.outcome.states

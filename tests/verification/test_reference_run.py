@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
@@ -41,6 +42,15 @@ def test_what_differs_in_the_two_runs_is_not_compared() -> None:
     assert reference.judge(disturbed, counted=True) == [
         "state at rest: configmaps default/a data.text: 'two' -> 'wrong'"
     ]
+
+
+def test_a_state_that_does_not_work_is_not_compared() -> None:
+    """What a failing operator leaves depends on what worked before; the states afterwards are compared."""
+    failing = replace(state(text="one"), failing={"default/a": "422 Invalid"})
+    usual = Outcome(states={**GOOD.states, 1: failing})
+    reference = ReferenceRun(lambda _: usual, STEPS)
+    assert reference.judge(Outcome(states={**usual.states, 1: state()}), counted=True) == ()
+    assert reference.judge(Outcome(states={**usual.states, 2: state()}), counted=True)
 
 
 def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
