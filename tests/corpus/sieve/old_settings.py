@@ -105,11 +105,15 @@ async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: boo
 
 @reconciled(watches=[CLAIMS], elected=True, settings=["replicas", "storage"])
 async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bool) -> Result | None:
-    """Takes the claims above an old number of ready replicas for orphans."""
+    """Takes the claims above an old number of ready replicas for orphans.
+
+    The claims of both twins kept the size of their creation, and `verify` was right to report it.
+    """
     for ordinal in range(cluster.spec.replicas):
         name = f"data-{cluster.metadata.name}-{ordinal}"
         existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=cluster.metadata.namespace)
-        if existing is None and await is_current(cluster, ctx):
+        is_old = existing is None or existing.metadata.annotations["storage"] != str(cluster.spec.storage)
+        if is_old and await is_current(cluster, ctx):
             await ctx.apply(claim(cluster, ordinal), owner=None)
     if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
         await note(cluster, ctx, ready_replicas=cluster.spec.replicas)
