@@ -55,7 +55,7 @@ from tests.corpus.sieve.kit import (
 # ---------------------------------------------------------------- members and their claims
 async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
     """Delete the pods and claims of a cluster that goes."""
-    for pod in await children(cluster, ctx, Pod):
+    for pod in await children(cluster, ctx, Pod, **{UID_LABEL: cluster.metadata.uid}):
         await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
         await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
     for each in await children(cluster, ctx, PersistentVolumeClaim, **{UID_LABEL: cluster.metadata.uid}):
@@ -71,7 +71,8 @@ async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it.
 
-    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it.
+    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it. An old
+    view of a cluster that was deleted took the pods of the next one, too.
     """
     for ordinal in range(cluster.spec.replicas):
         pod = await child(cluster, ctx, Pod, ordinal)
