@@ -71,8 +71,8 @@ async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it.
 
-    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it. An old
-    view of a cluster that was deleted took the pods of the next one, too.
+    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it. With
+    an old view of a cluster that was deleted, both let the pods of the next one go.
     """
     for ordinal in range(cluster.spec.replicas):
         pod = await child(cluster, ctx, Pod, ordinal)
