@@ -73,13 +73,16 @@ class ReferenceRun:
             mask, other = self._masks[number], mask_of(self.outcome.states[number], state)
             self._masks[number] = Mask(fields=mask.fields | other.fields, counts=mask.counts | other.counts)
 
-    def judge(self, outcome: Outcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
+    def judge(
+        self, outcome: Outcome, *, counted: bool, partial: bool = False, transient: bool = False
+    ) -> Sequence[str]:
         """Return the violations of a disturbed run.
 
         Args:
             outcome: of the run.
             counted: compare how often objects were created and deleted.
             partial: the run ended before its last action.
+            transient: see `state_violations`.
         """
         # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
         # afterwards is not calm at the end.
@@ -93,7 +96,8 @@ class ReferenceRun:
         for number, state in outcome.states.items():
             if number in self._harmful:
                 continue
-            if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
+            expected, mask = self.outcome.states[number], self._masks[number]
+            if violations := state_violations(expected, state, mask, counted=counted, transient=transient):
                 return violations
         return () if partial or self._last not in outcome.states else tuple(self._leaks(outcome))
 

@@ -46,7 +46,9 @@ def mask_of(first: RestState, second: RestState) -> Mask:
     return Mask(fields=fields, counts=counts)
 
 
-def state_violations(reference: RestState, state: RestState, mask: Mask, *, counted: bool = True) -> list[str]:
+def state_violations(
+    reference: RestState, state: RestState, mask: Mask, *, counted: bool = True, transient: bool = False
+) -> list[str]:
     """Return how a disturbed run differs from the reference run, when both are at rest.
 
     Args:
@@ -55,6 +57,7 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
         mask: what is not compared.
         counted: compare how often objects were created and deleted. Fewer times are no violation: an operator
             that sees two changes at once skips the step between them.
+        transient: objects may come and go again that do not exist at rest.
     """
     texts = [
         f"state at rest: {subject_of(key)} {text}"
@@ -62,8 +65,11 @@ def state_violations(reference: RestState, state: RestState, mask: Mask, *, coun
         if (key, path) not in mask.fields
     ]
     if counted:
-        texts += _more_often(reference.created, state.created, mask, "created")
-        texts += _more_often(reference.deleted, state.deleted, mask, "deleted")
+        for usual, counts, word in (
+            (reference.created, state.created, "created"), (reference.deleted, state.deleted, "deleted"),
+        ):  # fmt: skip
+            compared = {key: count for key, count in counts.items() if not transient or key in reference.objects}
+            texts += _more_often(usual, compared, mask, word)
     return texts[:_MAX_DIFFERENCES]
 
 

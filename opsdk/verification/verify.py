@@ -372,16 +372,23 @@ class _GuidedWorkload:
         if disturbance.kind is DisturbanceKind.DRIFT:
             # An operator may keep what others change: it alone decides about the state.
             return outcome, [each for each in outcome.violations if each.startswith("drift: ")]
-        return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
+        return outcome, self._judge(outcome, disturbance)
+
+    def _judge(self, outcome: Outcome, disturbance: Disturbance) -> Sequence[str]:
+        """Return the violations of a disturbed run.
+
+        With an old view, an operator with a cache may create again what was turned off. Its next view removes that.
+        """
+        is_old_view = disturbance.kind is DisturbanceKind.TAKE_OVER
+        return self.reference.judge(outcome, counted=disturbance.kind in COUNTED, transient=is_old_view)
 
     def is_confirmed(self, run: BrokenRun, outcome: Outcome) -> bool:
         """Run the disturbance again, and the workload without it: does the operator decide by chance?"""
         assert run.disturbance is not None
-        counted = run.disturbance.kind in COUNTED
         control = run_guided(self._declared, self._steps, seed=REFERENCE_SEED)
         if self.reference.judge(control, counted=True):
             self.reference.allow(control)
-        if run.disturbance.kind is not DisturbanceKind.DRIFT and not self.reference.judge(outcome, counted=counted):
+        if run.disturbance.kind is not DisturbanceKind.DRIFT and not self._judge(outcome, run.disturbance):
             return False
         again, violations = self.disturbed(run.disturbance)
         return bool(self.broken_run(run.name, run.disturbance, again, violations).sorts & run.sorts)

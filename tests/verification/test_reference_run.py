@@ -53,6 +53,18 @@ def test_a_state_that_does_not_work_is_not_compared() -> None:
     assert reference.judge(Outcome(states={**usual.states, 2: state()}), counted=True)
 
 
+def test_a_transient_object_may_come_and_go() -> None:
+    """One that exists at rest may not: it was deleted, and created again."""
+    other = "core/configmaps/default/b"
+    usual = Outcome(states={2: replace(state(), created={KEY: 1, other: 1})})
+    reference = ReferenceRun(lambda _: usual, STEPS)
+    created_again = Outcome(states={2: replace(state(), created={KEY: 1, other: 2})})
+    assert reference.judge(created_again, counted=True)
+    assert reference.judge(created_again, counted=True, transient=True) == ()
+    replaced = Outcome(states={2: replace(state(), created={KEY: 2, other: 1})})
+    assert reference.judge(replaced, counted=True, transient=True)
+
+
 def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
     """The operator decides it by chance."""
     reference = ReferenceRun(lambda _: GOOD, STEPS)
