@@ -54,16 +54,18 @@ class GeneratedStep:
     Attributes:
         action: what it does.
         operation: what it changes; None for the first object of a workload, and for its deletion.
+        is_uncertain: see `WorkloadStep`.
     """
 
     action: Operate
     operation: Operation | None = None
+    is_uncertain: bool = False
 
     @property
     def step(self) -> WorkloadStep:
         """The step for `run_guided`."""
         is_harmful = self.operation is not None and self.operation.is_harmful
-        return WorkloadStep(self.action.__name__, is_harmful=is_harmful)
+        return WorkloadStep(self.action.__name__, is_harmful=is_harmful, is_uncertain=self.is_uncertain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,10 +265,13 @@ def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str
     first = run[0]
     if first.before is not None:
         yield GeneratedStep(action=Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
+    keeps_volume = False
     for each in run:
         action = Operate(f"{name}: {each}", each.kind, each.after, references, before=each.before)
-        yield GeneratedStep(action=action, operation=each)
-    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after))
+        # Once a volume would be smaller, the object may keep the larger one, and its claim may outlive it.
+        keeps_volume = each.kind is not OperationKind.RECREATE and (keeps_volume or each.shrinks)
+        yield GeneratedStep(action=action, operation=each, is_uncertain=keeps_volume)
+    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after), is_uncertain=keeps_volume)
 
 
 class Operate:

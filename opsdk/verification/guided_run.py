@@ -30,11 +30,13 @@ class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         name: of the action.
         seed: of its random numbers.
         is_harmful: what the operator makes of the state after it may depend on what it had done before.
+        is_uncertain: so may what the objects hold then, but not which are created and deleted.
     """
 
     name: str
     seed: int = 0
     is_harmful: bool = False
+    is_uncertain: bool = False
 
 
 def run_guided(

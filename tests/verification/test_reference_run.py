@@ -54,15 +54,23 @@ def test_a_state_that_does_not_work_is_not_compared() -> None:
 
 
 def test_a_transient_object_may_come_and_go() -> None:
-    """One that exists at rest may not: it was deleted, and created again."""
-    other = "core/configmaps/default/b"
-    usual = Outcome(states={2: replace(state(), created={KEY: 1, other: 1})})
-    reference = ReferenceRun(lambda _: usual, STEPS)
-    created_again = Outcome(states={2: replace(state(), created={KEY: 1, other: 2})})
-    assert reference.judge(created_again, counted=True)
-    assert reference.judge(created_again, counted=True, transient=True) == ()
-    replaced = Outcome(states={2: replace(state(), created={KEY: 2, other: 1})})
+    """What existed at rest may not: it was deleted, and created again."""
+    gone, there = RestState(created={KEY: 1}), replace(state(), created={KEY: 2})
+    reference = ReferenceRun(lambda _: Outcome(states={1: gone, 2: there}), STEPS)
+    transient = Outcome(states={1: replace(gone, created={KEY: 2}), 2: replace(there, created={KEY: 3})})
+    assert reference.judge(transient, counted=True)
+    assert reference.judge(transient, counted=True, transient=True) == ()
+    replaced = Outcome(states={1: gone, 2: replace(there, created={KEY: 3})})
     assert reference.judge(replaced, counted=True, transient=True)
+
+
+def test_of_an_uncertain_state_only_the_numbers_are_compared() -> None:
+    """An operator that keeps a larger volume does not create it more often."""
+    steps = [WorkloadStep("one"), WorkloadStep("two", is_uncertain=True)]
+    reference = ReferenceRun(lambda _: GOOD, steps)
+    assert reference.judge(Outcome(states={**GOOD.states, 2: state(text="kept")}), counted=True) == ()
+    again = replace(GOOD.states[2], created={KEY: 1})
+    assert reference.judge(Outcome(states={**GOOD.states, 2: again}), counted=True)
 
 
 def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:
