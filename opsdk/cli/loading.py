@@ -56,7 +56,9 @@ def import_module(name: str) -> ModuleType:
         path = Path(name)
         if not path.is_file():
             raise UsageError(f"{name} does not exist: name a file, or MODULE:NAME")
-        sys.path.insert(0, str(path.parent.absolute()))
+        folder = str(path.parent.absolute())
+        # A verification loads its operator for each start: the path must not grow.
+        sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
         name = path.stem
     try:
         return importlib.import_module(name)  # noqa: TID251 - the user's module

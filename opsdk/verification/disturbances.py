@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, TypeVar
+from itertools import zip_longest
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -123,7 +124,11 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
         return f"{self.kind.value} message {self.number} of {self.path}"
 
 
+T = TypeVar("T")
 DisturbanceT = TypeVar("DisturbanceT", bound=Disturbance)
+_NOTHING: Final[Any] = object()
+_TURNS: Final = {DisturbanceKind.TAKE_OVER: 3.0, DisturbanceKind.LOSE_LEASE: 0.25}
+"""Turns of a kind while the others have one. Old views are many, and a lost lease stops any leader alike."""
 
 
 def guided_disturbances(
@@ -172,9 +177,27 @@ def _at_messages(messages: Sequence[WatchMessage]) -> Iterator[Disturbance]:
     for message in of_leader:
         if any(last[message.path, key] > message.number for key in message.keys):
             yield Disturbance(kind=DisturbanceKind.HIDE, number=message.number, path=message.path)
+    for message in _most_outdated([each for each in messages if each.standby and each.keys and each.action >= 0]):
+        yield Disturbance(kind=DisturbanceKind.TAKE_OVER, number=message.number, path=message.path)
+
+
+def _most_outdated(messages: Sequence[WatchMessage]) -> list[WatchMessage]:
+    """Return messages of a standby, first those without which its view differs most from what the leader did.
+
+    The first message of a watch after an action is the action itself, or the first thing that the leader did. An action
+    of which one watch has messages changed no other kind: the leader did nothing.
+    """
+    paths: dict[int, set[str]] = {}
     for message in messages:
-        if message.standby and message.keys and message.action >= 0:
-            yield Disturbance(kind=DisturbanceKind.TAKE_OVER, number=message.number, path=message.path)
+        paths.setdefault(message.action, set()).add(message.path)
+    effective = {action for action, watched in paths.items() if len(watched) > 1}
+    met: set[tuple[str, int]] = set()
+    ranked = []
+    for message in messages:
+        place = (message.path, message.action)
+        ranked.append(((message.action not in effective, place in met), message))
+        met.add(place)
+    return [message for _, message in sorted(ranked, key=lambda each: each[0])]
 
 
 def _of_children(children: Mapping[int, Collection[str]]) -> Iterator[Disturbance]:
@@ -192,8 +215,9 @@ def most_different(
 ) -> tuple[list[tuple[int, DisturbanceT]], Counter[DisturbanceKind]]:
     """Return the disturbances of a budget, and the number of the others by kind.
 
-    First comes one of each sort: of a kind, at a write or a watch of a resource; the kinds take turns. Then comes a
-    second one of each, and so on. The choice depends neither on the time nor on the number of processes.
+    The kinds take turns, some more often than others. A kind begins with one place of each sort: at a write or a watch
+    of a resource. Each workload begins at another place, so that all of its actions are met. The choice depends neither
+    on the time nor on the number of processes.
 
     Args:
         places: each with the number of its workload.
@@ -205,17 +229,36 @@ def most_different(
     >>> [str(each) for _, each in chosen], beyond.total()
     (['crash_after write 1,  /api/v1/pods', 'refuse write 1,  /api/v1/pods'], 1)
     """
-    counts: Counter[tuple[object, ...]] = Counter()
-    ranked: list[tuple[tuple[int, int], tuple[int, DisturbanceT]]] = []
+    sorts: dict[tuple[object, ...], dict[int, list[tuple[int, DisturbanceT]]]] = {}
     for place in places:
-        kind = place[1].kind
-        counts[sort := _sort_of(place[1])] += 1
-        counts[(rank := counts[sort]), kind] += 1
-        ranked.append(((rank, counts[rank, kind]), place))
-    ranked.sort(key=lambda each: each[0])
-    ordered = [place for _, place in ranked]
+        sorts.setdefault(_sort_of(place[1]), {}).setdefault(place[0], []).append(place)
+    kinds: dict[DisturbanceKind, list[list[tuple[int, DisturbanceT]]]] = {}
+    for sort, by_workload in sorts.items():
+        kind = cast("DisturbanceKind", sort[0])
+        # Old views are in the order of what they hide.
+        is_ordered = kind is DisturbanceKind.TAKE_OVER
+        lists = [_beginning_at(each, 0 if is_ordered else number) for number, each in by_workload.items()]
+        kinds.setdefault(kind, []).append(list(_in_turn(lists)))
+    ranked = [
+        (number / _TURNS.get(kind, 1), place)
+        for kind, of_sorts in kinds.items()
+        for number, place in enumerate(_in_turn(of_sorts), 1)
+    ]
+    ordered = [place for _, place in sorted(ranked, key=lambda each: each[0])]
     size = len(ordered) if budget is None else budget
     return ordered[:size], Counter(each.kind for _, each in ordered[size:])
+
+
+def _beginning_at(members: Sequence[T], place: int) -> Sequence[T]:
+    """Return members from one on, and then the former ones."""
+    begin = place % len(members)
+    return [*members[begin:], *members[:begin]]
+
+
+def _in_turn(groups: Iterable[Sequence[T]]) -> Iterator[T]:
+    """Yield the first member of each group, then the second one of each, and so on."""
+    for members in zip_longest(*groups, fillvalue=_NOTHING):
+        yield from (each for each in members if each is not _NOTHING)
 
 
 def _sort_of(disturbance: Disturbance) -> tuple[object, ...]:

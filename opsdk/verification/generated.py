@@ -7,17 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from opsdk.apimachinery.crd import crds_for
 from opsdk.apimachinery.kinds import Kind, unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
+from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.client.patch import merge_patch
-from opsdk.engine.doubles import EMPTY_CLUSTER, DoublesFactory
+from opsdk.engine.doubles import EMPTY_CLUSTER, Doubles, DoublesFactory
 from opsdk.engine.environments import DefinedEnvironment
+from opsdk.engine.snapshot import ClusterSnapshot
 from opsdk.engine.webhooks import CLIENT_CONFIG
 from opsdk.engine.world.declaration import SimulatedOperator, World
 from opsdk.errors import ApiError, UsageError
+from opsdk.manager.leader_election.lease_options import LeaseOptions
 from opsdk.structured_merge.value import JsonObject
 from opsdk.verification.checks import ObjectCheck, rest_checks
 from opsdk.verification.guided_run import WorkloadStep
@@ -36,6 +41,8 @@ __all__ = [
 ]
 
 _GONE_SECONDS: Final = 120
+_LEASE: Final = LeaseOptions(lease_duration=30, renew_deadline=20, retry_period=10)
+"""With client-go's durations, two of three requests of a run would be renewals."""
 _KEPT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 """What a user does not write, and what is joined with what others write."""
 
@@ -47,16 +54,18 @@ class GeneratedStep:
     Attributes:
         action: what it does.
         operation: what it changes; None for the first object of a workload, and for its deletion.
+        is_uncertain: see `WorkloadStep`.
     """
 
     action: Operate
     operation: Operation | None = None
+    is_uncertain: bool = False
 
     @property
     def step(self) -> WorkloadStep:
         """The step for `run_guided`."""
         is_harmful = self.operation is not None and self.operation.is_harmful
-        return WorkloadStep(self.action.__name__, is_harmful=is_harmful)
+        return WorkloadStep(self.action.__name__, is_harmful=is_harmful, is_uncertain=self.is_uncertain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +153,7 @@ class VerifiedOperator:
         self, doubles: DoublesFactory, *, environment: DefinedEnvironment, allowed_hosts: Sequence[str] = (),
         checks: Sequence[ObjectCheck] = (), ignored: Sequence[str] = (), definitions: Sequence[JsonObject] = (),
     ) -> None:  # fmt: skip
+        doubles = _with_long_leases(doubles)
         doubled = doubles(EMPTY_CLUSTER)
         operator = doubled.operator()
         versions = {kind.gvk.kind: kind.gvk.version for kind in operator.custom_kinds()}
@@ -225,6 +235,23 @@ class VerifiedOperator:
         )
 
 
+def _with_long_leases(doubles: DoublesFactory) -> DoublesFactory:
+    """Return a factory of operators that renew their Lease seldom."""
+
+    def created(snapshot: ClusterSnapshot) -> Doubles[Any]:
+        doubled = doubles(snapshot)
+
+        def operator() -> Operator:
+            new = doubled.operator()
+            if new.options.retry_period < _LEASE.retry_period:
+                new.options = msgspec.structs.replace(new.options, **msgspec.structs.asdict(_LEASE))
+            return new
+
+        return Doubles(operator=operator, systems=doubled.systems)
+
+    return created
+
+
 def _stored(definition: JsonObject) -> str:
     """Return the name of the stored version; empty without one."""
     return next((str(each["name"]) for each in definition["spec"]["versions"] if each.get("storage")), "")
@@ -238,10 +265,13 @@ def _steps(run: Sequence[Operation], references: Sequence[JsonObject], name: str
     first = run[0]
     if first.before is not None:
         yield GeneratedStep(action=Operate(f"{name}: create", OperationKind.CREATE, first.before, references))
+    keeps_volume = False
     for each in run:
         action = Operate(f"{name}: {each}", each.kind, each.after, references, before=each.before)
-        yield GeneratedStep(action=action, operation=each)
-    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after))
+        # Once a volume would be smaller, the object may keep the larger one, and its claim may outlive it.
+        keeps_volume = each.kind is not OperationKind.RECREATE and (keeps_volume or each.shrinks)
+        yield GeneratedStep(action=action, operation=each, is_uncertain=keeps_volume)
+    yield GeneratedStep(action=Operate(f"{name}: delete", None, run[-1].after), is_uncertain=keeps_volume)
 
 
 class Operate:

@@ -31,6 +31,7 @@ from opsdk.verification.oracles import (
     StateDifference,
     changes_anything,
     harm_of,
+    is_refused,
     is_reported,
     is_troubled,
     state_differences_of,
@@ -62,6 +63,7 @@ class GeneratedSummary:
         connections: targets outside of the simulated cluster that were refused, each once. The states of runs that
             reach for them are not judged.
         seconds: of real time.
+        outcomes: of the workloads, by the name of their first step: each is that of a reference run.
     """
 
     findings: list[OracleFinding] = field(default_factory=list)
@@ -72,6 +74,7 @@ class GeneratedSummary:
     omitted: int = 0
     connections: dict[str, None] = field(default_factory=dict)
     seconds: float = 0.0
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def add(self, finding: OracleFinding) -> None:
         """Add a finding, unless another one shows the same bug."""
@@ -137,6 +140,7 @@ class _Check:
         actions = [each.action for each in run.steps]
         self._is_astray = False
         outcome = self._guided(actions, run.workload)
+        self._summary.outcomes[run.workload[0].name] = outcome
         refused = [action.refusal for action in actions]
         self.gaps.note(run, outcome)
         for number, step in enumerate(run.steps[:-1]):
@@ -159,6 +163,8 @@ class _Check:
             return
         if before is not None and is_update and not self._verification.has_systems:
             self._reach[run.kind].add(operation, effective=changes_anything(before, after))
+        # Once a volume would be smaller, the object may keep the larger one until its end.
+        self._is_astray = self._is_astray or operation.shrinks
         if not operation.is_harmful and operation.kind is not OperationKind.CREATE:
             self._judge_path(run, number, operation, after)
 
@@ -170,6 +176,9 @@ class _Check:
         self._summary.checks[oracle] += 1
         harm = harm_of(before, after)
         if not harm or is_reported(before, after, self._key(run.kind)):
+            return
+        if operation is not None and operation.value_class is ValueClass.BOUNDARY and is_refused(harm):
+            self.gaps.note_edge(operation, harm[0].text)
             return
         texts = [*(each.text for each in harm[:_MAX_SHOWN]), "neither the status nor an Event says so"]
         self._add(run, oracle, number, texts, {each.place for each in harm})

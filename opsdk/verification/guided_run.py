@@ -30,16 +30,18 @@ class WorkloadStep(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         name: of the action.
         seed: of its random numbers.
         is_harmful: what the operator makes of the state after it may depend on what it had done before.
+        is_uncertain: so may what the objects hold then, but not which are created and deleted.
     """
 
     name: str
     seed: int = 0
     is_harmful: bool = False
+    is_uncertain: bool = False
 
 
 def run_guided(
     declared: SimulatedOperator, steps: Sequence[WorkloadStep], disturbance: Disturbance | None = None, *,
-    seed: int = 0, with_senders: bool = False,
+    seed: int = 0, with_senders: bool = False, expected: RestState | None = None,
 ) -> Outcome:  # fmt: skip
     """Run a workload in virtual time. Must not be called from a running event loop.
 
@@ -49,8 +51,10 @@ def run_guided(
         disturbance: what goes wrong; None for a reference run.
         seed: of every random number. Runs with one seed are equal until their disturbances.
         with_senders: see `WorldRun`.
+        expected: see `WorkloadRun`.
     """
-    return WorkloadRun(declared, steps, disturber_of(disturbance), seed=seed, with_senders=with_senders).execute()
+    disturber = disturber_of(disturbance)
+    return WorkloadRun(declared, steps, disturber, seed=seed, with_senders=with_senders, expected=expected).execute()
 
 
 class WorkloadRun(RestingRun):
@@ -63,6 +67,7 @@ class WorkloadRun(RestingRun):
         seed: of every random number.
         order: see `WorldRun`.
         with_senders: see `WorldRun`.
+        expected: the last state of a run that wrote nothing after a restart: a run that ends so does not restart.
     """
 
     def __init__(
@@ -74,9 +79,10 @@ class WorkloadRun(RestingRun):
         seed: int = 0,
         order: int | None = None,
         with_senders: bool = False,
+        expected: RestState | None = None,
     ) -> None:
         super().__init__(declared, seed=seed, order=order, disturber=disturber, with_senders=with_senders)
-        self._steps = steps
+        self._steps, self._expected = steps, expected
         self._states: dict[int, RestState] = {}
         disturber.attach(self)
 
@@ -99,8 +105,14 @@ class WorkloadRun(RestingRun):
         if not violations:
             await self._note_rest(len(self._steps))
             self.is_over = True
-            violations = await self.cluster.restart()
+            if self._expected is None or not self._ends_as(self._expected):
+                violations = await self.cluster.restart()
         return violations
+
+    def _ends_as(self, expected: RestState) -> bool:
+        """Whether the last state is an expected one, with which the next process writes nothing."""
+        last = self._states.get(len(self._steps))
+        return last is not None and last.objects == expected.objects
 
     def complete(self, outcome: Outcome) -> Outcome:
         """Return the result with the states at rest, and the writes that went on there."""

@@ -26,6 +26,7 @@ __all__ = [
     "StateDifference",
     "changes_anything",
     "harm_of",
+    "is_refused",
     "is_reported",
     "state_differences_of",
     "text_without_names",
@@ -33,6 +34,7 @@ __all__ = [
 
 _CREATED_SO: Final = "if it is created with this content"
 _INDEX: Final = re.compile(r"\[[^\[\]]*\]")
+_REFUSAL: Final = re.compile(r"\b(?:400 BadRequest|422 Invalid)\b")
 _VARIABLE: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
@@ -166,6 +168,11 @@ def harm_of(before: RestState, after: RestState) -> list[StateDifference]:
         if key not in before.failing
     ]
     return [*failing, *unready]
+
+
+def is_refused(harm: Sequence[StateDifference]) -> bool:
+    """Whether the API server refuses what the operator makes of a value, and nothing else is wrong."""
+    return all(_REFUSAL.search(each.text) for each in harm)
 
 
 def is_reported(before: RestState, after: RestState, key: str) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from opsdk.engine.world.outcome import Outcome
-from opsdk.engine.world.rest_state import subject_of
+from opsdk.engine.world.rest_state import RestState, subject_of
 from opsdk.verification.guided_run import WorkloadStep
 from opsdk.verification.state_comparison import Mask, mask_of, state_violations
 
@@ -37,7 +39,8 @@ class ReferenceRun:
 
     Args:
         run: runs the workload with a seed, undisturbed.
-        steps: the workload. The states after harmful steps are not compared.
+        steps: the workload. The states after harmful steps, and those in which reconciles fail, are not compared.
+        outcome: of a run with `REFERENCE_SEED`, if there was one already.
 
     Attributes:
         outcome: of the run.
@@ -45,11 +48,16 @@ class ReferenceRun:
         connections: targets outside of the simulated cluster that were refused.
     """
 
-    def __init__(self, run: Callable[[int], Outcome], steps: Sequence[WorkloadStep]) -> None:
+    def __init__(
+        self, run: Callable[[int], Outcome], steps: Sequence[WorkloadStep], outcome: Outcome | None = None
+    ) -> None:
         self._harmful = {number for number, step in enumerate(steps, 1) if step.is_harmful}
-        self.outcome = run(REFERENCE_SEED)
+        self._uncertain = {number for number, step in enumerate(steps, 1) if step.is_uncertain}
+        self.outcome = run(REFERENCE_SEED) if outcome is None else outcome
         self.violations, self.connections = self.outcome.violations, self.outcome.connections
         self._masks: dict[int, Mask] = {}
+        # What does not work depends on what worked before, such as a status that nothing writes now.
+        self._harmful |= {number for number, state in self.outcome.states.items() if state.failing}
         self._last, self._entries = len(steps), dict(self.outcome.entries)
         if not self.violations:
             other, states = run(REFERENCE_SEED + 1), self.outcome.states
@@ -68,13 +76,16 @@ class ReferenceRun:
             mask, other = self._masks[number], mask_of(self.outcome.states[number], state)
             self._masks[number] = Mask(fields=mask.fields | other.fields, counts=mask.counts | other.counts)
 
-    def judge(self, outcome: Outcome, *, counted: bool, partial: bool = False) -> Sequence[str]:
+    def judge(
+        self, outcome: Outcome, *, counted: bool, partial: bool = False, transient: bool = False
+    ) -> Sequence[str]:
         """Return the violations of a disturbed run.
 
         Args:
             outcome: of the run.
             counted: compare how often objects were created and deleted.
             partial: the run ended before its last action.
+            transient: objects may come and go again while they do not exist at rest.
         """
         # On a stale view, a child of a deleted owner is created and collected again and again. A loop that goes on
         # afterwards is not calm at the end.
@@ -85,10 +96,16 @@ class ReferenceRun:
         # An action that chooses among what it finds may do something else in a disturbed run: then the ends differ.
         if violations or outcome.user_writes != usual_writes:
             return violations
-        for number, state in outcome.states.items():
+        allowed: dict[str, tuple[int, int]] = {}
+        for number, state in sorted(outcome.states.items()):
+            expected = self.outcome.states[number]
+            if transient:
+                expected = _allowing(expected, state, allowed)
             if number in self._harmful:
                 continue
-            if violations := state_violations(self.outcome.states[number], state, self._masks[number], counted=counted):
+            if violations := state_violations(
+                expected, state, self._masks[number], counted=counted, uncertain=number in self._uncertain
+            ):
                 return violations
         return () if partial or self._last not in outcome.states else tuple(self._leaks(outcome))
 
@@ -98,3 +115,23 @@ class ReferenceRun:
             usual = self._entries.get(path, count)
             if count > usual:
                 yield f"external system: {path} has {count} entries at the end, without a fault {usual}"
+
+
+def _allowing(expected: RestState, state: RestState, allowed: dict[str, tuple[int, int]]) -> RestState:
+    """Return an expected state with the further creations and deletions of objects while they did not exist at rest.
+
+    Args:
+        expected: of the reference run.
+        state: of the disturbed run at the same rest.
+        allowed: by key, until now; it is updated.
+    """
+    for key in state.keys - expected.objects.keys():
+        allowed[key] = (
+            max(state.created.get(key, 0) - expected.created.get(key, 0), 0),
+            max(state.deleted.get(key, 0) - expected.deleted.get(key, 0), 0),
+        )
+    created, deleted = dict(expected.created), dict(expected.deleted)
+    for key, (creations, deletions) in allowed.items():
+        created[key] = created.get(key, 0) + creations
+        deleted[key] = deleted.get(key, 0) + deletions
+    return replace(expected, created=created, deleted=deleted)

@@ -20,8 +20,8 @@ _QUIET: Final = 60.0
 """Virtual seconds without a write, after which the operator is at rest: it may wait for its next retry."""
 _SHORTEST: Final = 0.01
 """Virtual seconds between two looks: the rest of a difference of times may be too small to move the clock."""
-_LONGEST: Final = 300.0
-"""Virtual seconds after which the next action does not wait any longer."""
+_LONGEST: Final = 1100.0
+"""Virtual seconds after which the next action does not wait any longer: a retry comes after 1000 seconds at most."""
 
 
 class RestingRun(WorldRun, ABC):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -46,6 +46,7 @@ __all__ = [
 
 DISTURBANCES: Final = 150
 """Disturbances that are run by default."""
+_NO_OUTCOMES: Final[Mapping[str, Outcome]] = {}
 _MAX_ACTIONS: Final = 5
 _MAX_SHOWN: Final = 5
 _STANDBY_WORKLOADS: Final = 4
@@ -203,6 +204,7 @@ def run_verification(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], *, name: str = "SIMULATION",
     time_limit: float = 600.0, kinds: Sequence[DisturbanceKind] = DEFAULT_KINDS, processes: int = 1,
     with_standby: bool = False, budget: int | None = None,
+    outcomes: Mapping[str, Outcome] = _NO_OUTCOMES,
     progress: Callable[[VerificationSummary], None] = lambda _: None,
 ) -> VerificationSummary:  # fmt: skip
     """Run workloads without and with disturbances, the most different ones first.
@@ -216,12 +218,13 @@ def run_verification(
         processes: that share the workloads.
         with_standby: run the kinds that need a standby with a second replica.
         budget: the number of disturbances that are run; None for all.
+        outcomes: of reference runs that there were already, by the name of the first step.
         progress: called after each run, or from time to time if there are several processes.
     """
     began = time.monotonic()
     summary = VerificationSummary()
     calm = []
-    for workload in _references(declared, workloads, summary, budget, standby=with_standby):
+    for workload in _references(declared, workloads, summary, budget, outcomes, standby=with_standby):
         if workload.is_calm(summary, name):
             calm.append(workload)
         progress(summary)
@@ -241,13 +244,13 @@ def run_verification(
 
 def _references(
     declared: SimulatedOperator, workloads: Sequence[Sequence[WorkloadStep]], summary: VerificationSummary,
-    budget: int | None, *, standby: bool,
+    budget: int | None, outcomes: Mapping[str, Outcome], *, standby: bool,
 ) -> Iterator[_GuidedWorkload]:  # fmt: skip
     """Yield the workloads, and then those that break nothing again with a second replica: some if there is a budget."""
     calm = []
     for steps in workloads:
         summary.workloads += 1
-        workload = _GuidedWorkload(declared, steps)
+        workload = _GuidedWorkload(declared, steps, outcome=outcomes.get(steps[0].name) if steps else None)
         yield workload
         calm += [] if workload.reference.violations else [steps]
     for steps in calm[: None if budget is None else _STANDBY_WORKLOADS] if standby else ():
@@ -321,13 +324,15 @@ class _GuidedWorkload:
         declared: the operator.
         steps: the workload.
         only: the kinds of its disturbances; empty for all.
+        outcome: of its reference run, if there was one already.
     """
 
     def __init__(
-        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], *, only: Collection[DisturbanceKind] = ()
-    ) -> None:
+        self, declared: SimulatedOperator, steps: Sequence[WorkloadStep], *,
+        only: Collection[DisturbanceKind] = (), outcome: Outcome | None = None,
+    ) -> None:  # fmt: skip
         self._declared, self._steps, self.only = declared, steps, only
-        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps)
+        self.reference = ReferenceRun(lambda seed: run_guided(declared, steps, seed=seed), steps, outcome)
 
     def is_calm(self, summary: VerificationSummary, name: str) -> bool:
         """Add what runs without a disturbance show. Returns whether others can be compared with them."""
@@ -342,26 +347,48 @@ class _GuidedWorkload:
         """Yield the disturbances of some kinds."""
         outcome = self.reference.outcome
         children = {number: state.children for number, state in outcome.states.items()}
+        harmless = set(self._harmless_views())
         for each in guided_disturbances(outcome.writes, outcome.messages, children):
-            if each.kind in kinds and (not self.only or each.kind in self.only):
+            is_harmless = each.kind is DisturbanceKind.TAKE_OVER and (each.path, each.number) in harmless
+            if each.kind in kinds and (not self.only or each.kind in self.only) and not is_harmless:
                 yield each
+
+    def _harmless_views(self) -> Iterator[tuple[str, int]]:
+        """Yield path and number of the messages after whose next action nothing of the operator is left.
+
+        A standby with an older view can destroy nothing then. It may create again what has gone, as any operator with a
+        cache does: the garbage collector removes that.
+        """
+        outcome, last = self.reference.outcome, len(self._steps)
+        for message in outcome.messages:
+            state = outcome.states.get(min(message.action + 2, last))
+            if state is not None and not state.objects:
+                yield message.path, message.number
 
     def disturbed(self, disturbance: Disturbance) -> tuple[Outcome, Sequence[str]]:
         """Run the workload with a disturbance. Returns the outcome and its violations."""
-        outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED)
+        last = self.reference.outcome.states.get(len(self._steps))
+        outcome = run_guided(self._declared, self._steps, disturbance, seed=REFERENCE_SEED, expected=last)
         if disturbance.kind is DisturbanceKind.DRIFT:
             # An operator may keep what others change: it alone decides about the state.
             return outcome, [each for each in outcome.violations if each.startswith("drift: ")]
-        return outcome, self.reference.judge(outcome, counted=disturbance.kind in COUNTED)
+        return outcome, self._judge(outcome, disturbance)
+
+    def _judge(self, outcome: Outcome, disturbance: Disturbance) -> Sequence[str]:
+        """Return the violations of a disturbed run.
+
+        With an old view, an operator with a cache may create again what was turned off. Its next view removes that.
+        """
+        is_old_view = disturbance.kind is DisturbanceKind.TAKE_OVER
+        return self.reference.judge(outcome, counted=disturbance.kind in COUNTED, transient=is_old_view)
 
     def is_confirmed(self, run: BrokenRun, outcome: Outcome) -> bool:
         """Run the disturbance again, and the workload without it: does the operator decide by chance?"""
         assert run.disturbance is not None
-        counted = run.disturbance.kind in COUNTED
         control = run_guided(self._declared, self._steps, seed=REFERENCE_SEED)
         if self.reference.judge(control, counted=True):
             self.reference.allow(control)
-        if run.disturbance.kind is not DisturbanceKind.DRIFT and not self.reference.judge(outcome, counted=counted):
+        if run.disturbance.kind is not DisturbanceKind.DRIFT and not self._judge(outcome, run.disturbance):
             return False
         again, violations = self.disturbed(run.disturbance)
         return bool(self.broken_run(run.name, run.disturbance, again, violations).violation_kinds & run.violation_kinds)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final
 
+from opsdk.base.shortened import shortened
 from opsdk.engine.world.outcome import Outcome
 from opsdk.verification.absent_namespaces import AbsentNamespaces
 from opsdk.verification.generated import GeneratedRun
+from opsdk.verification.workload.operations import Operation
 from opsdk.verification.workload.values import ValueClass
 
 __all__ = ["WorkloadGaps"]
 
 _MAX_SHOWN: Final = 5
+_MAX_ERROR: Final = 200
 _EXAMPLE: Final = "add a valid one with --example"
 
 
@@ -39,6 +43,8 @@ class WorkloadGaps:
         self._objects: set[str] = set()
         """Resource, namespace and name of the objects that the operator wrote."""
         self._restless: dict[str, None] = {}
+        self._edges: dict[str, str] = {}
+        """The first error of each change to a value at the edge, which the API server refuses in another object."""
 
     def note(self, run: GeneratedRun, outcome: Outcome) -> None:
         """Note an undisturbed run of a workload, whose actions were called last by it."""
@@ -59,6 +65,13 @@ class WorkloadGaps:
                 self._missing[run.kind].update(state.missing)
                 self._rests[run.kind] += 1
 
+    def note_edge(self, operation: Operation, error: str) -> None:
+        """Note a value at the edge of the schema that the operator passes on, and the API server refuses.
+
+        Some authors leave the validation to the API server on purpose, so it is no bug.
+        """
+        self._edges.setdefault(", ".join(map(str, operation.changes)), error)
+
     def says_something(self, *, has_systems: bool) -> bool:
         """Whether the operator did anything that the runs show, and each of its writes had a place.
 
@@ -75,6 +88,9 @@ class WorkloadGaps:
                 f"the operator does not come to rest without a disturbance ({writes}): "
                 "let it compare what it would write with what exists"
             )
+        for change, error in islice(self._edges.items(), _MAX_SHOWN):
+            text = shortened(error, _MAX_ERROR)
+            yield f"{change}: {text}: refuse such values in the schema, or report them in the status"
         yield from self.absent_namespaces.texts("add it with --example")
         for kind in self._kinds:
             if kind in self._refusals and kind not in self._accepted:

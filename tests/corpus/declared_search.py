@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -18,7 +19,7 @@ from tests.corpus.results import DeclaredResult
 _ROOT: Final = Path(__file__).parents[2]
 _DISTURBANCES: Final = frozenset(each.value for each in DisturbanceKind)
 _FOUND: Final = 2
-_FILE: Final = """from {package} import CASES
+_FILE: Final = """from {module} import CASES
 
 operator = next(case for case in CASES if case.name == "{name}").{twin}
 """
@@ -50,11 +51,22 @@ def _commit() -> str:
 
 
 def _verdict(case: CorpusCase, twin: str) -> Verdict:
-    text = _FILE.format(package=f"tests.corpus.{case.study.value.lower()}", name=case.name, twin=twin)
+    text = _FILE.format(module=_module_of(case), name=case.name, twin=twin)
     with TemporaryDirectory() as folder:
         (Path(folder) / "case.py").write_text(text)
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         return run(["case.py:operator"], folder=Path(folder), environment=environment)
+
+
+def _module_of(case: CorpusCase) -> str:
+    """Return the module that declares a case: an operator is one file, and each start imports it anew."""
+    package = f"tests.corpus.{case.study.value.lower()}."
+    modules = {name: module for name, module in sys.modules.items() if name.startswith(package)}
+    return next(
+        name
+        for name, module in modules.items()
+        if name != f"{package}cases" and any(each is case for each in getattr(module, "CASES", ()))
+    )
 
 
 def _reported(verdict: Verdict) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from opsdk.verification.disturbances import Disturbance
-from tests.corpus.acto import CASES as ACTO
+from tests.corpus.acto.cases import CASES as ACTO
 from tests.corpus.case import CorpusCase
-from tests.corpus.sieve import CASES as SIEVE
+from tests.corpus.sieve.cases import CASES as SIEVE
 
 RESULTS: Final = Path(__file__).parent / "results.json"
 SCALE: Final = Path(__file__).parent / "scale.json"

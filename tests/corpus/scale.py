@@ -23,10 +23,10 @@ from opsdk.engine.doubles import factory_of
 from opsdk.verification.generated import GeneratedVerification, VerifiedOperator
 from opsdk.verification.generated_run import check_generated
 from opsdk.verification.verify import run_verification
-from tests.corpus.acto import CASES as ACTO
+from tests.corpus.acto.cases import CASES as ACTO
 from tests.corpus.guided_search import first_finding
 from tests.corpus.results import ScaleResult, read_scale, write_scale
-from tests.corpus.sieve import CASES as SIEVE
+from tests.corpus.sieve.cases import CASES as SIEVE
 
 PLANS: Final = 2380
 """Test plans of Sieve's table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.corpus.acto import CASES
+from tests.corpus.acto.cases import CASES
 from tests.corpus.case import CorpusCase
 from tests.corpus.generated_search import search_with_generated_resources
 

@@ -21,7 +21,7 @@ from opsdk.engine.world.runner import WorldRunner
 from opsdk.engine.writes import Entry
 from opsdk.structured_merge.value import JsonObject
 from tests.corpus.case import CorpusCase
-from tests.corpus.sieve import CASES
+from tests.corpus.sieve.cases import CASES
 
 STALE = [case for case in CASES if case.pattern == "stale state"]
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

@@ -12,7 +12,7 @@ from opsdk.verification.verify import verify_disturbance
 from tests.corpus.case import CorpusCase, distinct
 from tests.corpus.guided_search import first_finding
 from tests.corpus.results import CaseResult, DeclaredResult, read_results, read_scale
-from tests.corpus.sieve import CASES
+from tests.corpus.sieve.cases import CASES
 from tests.corpus.table import PAGE, render
 
 RESULTS = read_results()

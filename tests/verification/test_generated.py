@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
 import pytest
 from guided_samples import sample_violations
 from planned_scenarios import SCENARIOS
@@ -67,3 +68,20 @@ def test_an_operator_without_kinds_of_its_own_is_refused() -> None:
     """There is no schema to generate objects from."""
     with pytest.raises(UsageError, match="declares no kind of its own"):
         VerifiedOperator(factory_of(partial(Operator, "a"), None), environment=lambda _: envtest.Environment())
+
+
+@pytest.mark.parametrize(("retry_period", "expected"), [(2, 10), (20, 20)])
+def test_a_lease_is_renewed_seldom(retry_period: float, expected: float) -> None:
+    """Renewals were most requests of a run; longer durations of the author stay."""
+    scenario = SCENARIOS["websites"]
+    assert scenario.operator is not None
+
+    def elected() -> Operator:
+        operator = scenario.operator()
+        operator.options = msgspec.structs.replace(
+            operator.options, lease_duration=60, renew_deadline=40, retry_period=retry_period
+        )
+        return operator
+
+    verified = VerifiedOperator(factory_of(elected, None), environment=lambda _: envtest.Environment())
+    assert verified.generated(operations=2).declared.new_doubles().operator().options.retry_period == expected

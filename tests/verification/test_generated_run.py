@@ -56,6 +56,18 @@ class Shop(Object[ShopSpec, ShopStatus]):
     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Shop")
 
 
+class DiskSpec(Model, kw_only=True):
+    """The size of a volume."""
+
+    storage: int = 1
+
+
+class Disk(Object[DiskSpec, None]):
+    """An object with a volume."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Disk")
+
+
 class TicketSpec(Model, kw_only=True):
     """A text."""
 
@@ -151,15 +163,28 @@ async def need_a_config_map(shop: Shop, ctx: Context) -> None:
         return
 
 
+async def label_with_the_text(ticket: Ticket, ctx: Context) -> None:
+    """Leaves it to the API server to refuse a text that is no label value."""
+    await ctx.apply(core.ConfigMap(metadata=ObjectMeta(name="ticket", labels={"text": ticket.spec.text})))
+
+
+async def keep_the_larger_volume(disk: Disk, ctx: Context) -> None:
+    """A volume never shrinks."""
+    existing = await ctx.client.get_or_none(core.ConfigMap, disk.metadata.name, namespace=disk.metadata.namespace)
+    size = max(disk.spec.storage, int(existing.data["size"]) if existing is not None else 0)
+    await ctx.apply(core.ConfigMap(metadata=ObjectMeta(name=disk.metadata.name), data={"size": str(size)}))
+
+
 # ---------------------------------------------------------------- runs
 def verification(
-    body: Body, *, operations: int = 60, examples: list[JsonObject] | None = None, **declared: Any
-) -> GeneratedVerification:
+    body: Body, *, operations: int = 60, examples: list[JsonObject] | None = None, kind: type[Any] = Shop,
+    **declared: Any,
+) -> GeneratedVerification:  # fmt: skip
     """The workloads of an operator with one reconciler; `declared` is what its declaration has instead of children."""
 
     def make() -> Operator:
         operator = Operator("shop")
-        operator.reconciler(Shop, **(declared or {"owns": [core.ConfigMap, Deployment]}))(body)
+        operator.reconciler(kind, **(declared or {"owns": [core.ConfigMap, Deployment]}))(body)
         return operator
 
     operator = VerifiedOperator(factory_of(make, None), environment=environment)
@@ -220,6 +245,24 @@ def test_a_correct_operator_passes() -> None:
         *(Oracle.PATH_INDEPENDENCE, Oracle.RECOVERY, Oracle.FIELD_REACH, Oracle.MISOPERATION, Oracle.ERROR_CHECK)
     }
     assert summary.advice == []
+
+
+@pytest.mark.slow
+def test_a_value_at_the_edge_may_be_left_to_the_api_server() -> None:
+    """The author hears of it, but it is no bug."""
+    summary = check_generated(verification(label_with_the_text, kind=Ticket, operations=20))
+    assert [str(each) for each in summary.findings] == []
+    [sentence] = [each for each in summary.advice if "Größe 1" in each]
+    assert "422 Invalid" in sentence
+    assert sentence.endswith("refuse such values in the schema, or report them in the status")
+
+
+@pytest.mark.slow
+def test_a_volume_need_not_shrink() -> None:
+    """Kubernetes refuses a smaller claim, so the way to a state counts; an operator may also follow each size."""
+    summary = check_generated(verification(keep_the_larger_volume, kind=Disk, operations=24))
+    assert [str(each) for each in summary.findings] == []
+    assert summary.checks[Oracle.PATH_INDEPENDENCE] > 0
 
 
 @pytest.mark.slow

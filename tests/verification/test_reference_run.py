@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from opsdk.engine.world.outcome import Outcome
 from opsdk.engine.world.rest_state import RestState
@@ -41,6 +42,35 @@ def test_what_differs_in_the_two_runs_is_not_compared() -> None:
     assert reference.judge(disturbed, counted=True) == [
         "state at rest: configmaps default/a data.text: 'two' -> 'wrong'"
     ]
+
+
+def test_a_state_that_does_not_work_is_not_compared() -> None:
+    """What a failing operator leaves depends on what worked before; the states afterwards are compared."""
+    failing = replace(state(text="one"), failing={"default/a": "422 Invalid"})
+    usual = Outcome(states={**GOOD.states, 1: failing})
+    reference = ReferenceRun(lambda _: usual, STEPS)
+    assert reference.judge(Outcome(states={**usual.states, 1: state()}), counted=True) == ()
+    assert reference.judge(Outcome(states={**usual.states, 2: state()}), counted=True)
+
+
+def test_a_transient_object_may_come_and_go() -> None:
+    """What existed at rest may not: it was deleted, and created again."""
+    gone, there = RestState(created={KEY: 1}), replace(state(), created={KEY: 2})
+    reference = ReferenceRun(lambda _: Outcome(states={1: gone, 2: there}), STEPS)
+    transient = Outcome(states={1: replace(gone, created={KEY: 2}), 2: replace(there, created={KEY: 3})})
+    assert reference.judge(transient, counted=True)
+    assert reference.judge(transient, counted=True, transient=True) == ()
+    replaced = Outcome(states={1: gone, 2: replace(there, created={KEY: 3})})
+    assert reference.judge(replaced, counted=True, transient=True)
+
+
+def test_of_an_uncertain_state_only_the_numbers_are_compared() -> None:
+    """An operator that keeps a larger volume does not create it more often."""
+    steps = [WorkloadStep("one"), WorkloadStep("two", is_uncertain=True)]
+    reference = ReferenceRun(lambda _: GOOD, steps)
+    assert reference.judge(Outcome(states={**GOOD.states, 2: state(text="kept")}), counted=True) == ()
+    again = replace(GOOD.states[2], created={KEY: 1})
+    assert reference.judge(Outcome(states={**GOOD.states, 2: again}), counted=True)
 
 
 def test_what_differs_in_an_equal_run_is_not_compared_any_more() -> None:

@@ -189,6 +189,27 @@ def test_other_messages_are_no_places(standby: bool, keys: tuple[str, ...], acti
     assert take_over in guided_disturbances([], [place])
 
 
+def test_a_view_of_what_is_gone_is_no_place() -> None:
+    """A standby that still sees the lamp can only create again what the garbage collector removes."""
+    steps = [WorkloadStep("create"), WorkloadStep("delete")]
+    summary = run_verification(light_operator(asks=False), [steps], kinds=[DisturbanceKind.TAKE_OVER])
+    assert not summary.runs
+    assert not summary.broken
+
+
+def test_the_most_outdated_views_come_first() -> None:
+    """First the views without an action that the leader followed; last those without one that changed nothing."""
+    steps = [("/sites", 1, 0), ("/sites", 2, 1), ("/pods", 1, 2), ("/sites", 3, 2), ("/pods", 2, 2), ("/sites", 4, 4)]
+    messages = [
+        WatchMessage(path=path, number=number, keys=("a",), action=action, standby=True)
+        for path, number, action in steps
+    ]
+    places = [each for each in guided_disturbances([], messages) if each.kind is DisturbanceKind.TAKE_OVER]
+    assert [(each.path, each.number) for each in places] == [
+        ("/pods", 1), ("/sites", 3), ("/pods", 2), ("/sites", 1), ("/sites", 2), ("/sites", 4),
+    ]  # fmt: skip
+
+
 # ---------------------------------------------------------------- children of owners that were let go
 def finalizing_operator(*, returns: bool) -> Simulation:
     """An operator with a finalizer of its own.

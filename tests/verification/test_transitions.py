@@ -18,6 +18,7 @@ from opsdk.verification.workload.definition import DefinitionVersion
 from opsdk.verification.workload.errors import NoCustomResourceError
 from opsdk.verification.workload.operations import GeneratedWorkload, Operation, OperationKind, ReferencedObject
 from opsdk.verification.workload.schema_fields import SchemaBudget
+from opsdk.verification.workload.shape_values import volume_size
 from opsdk.verification.workload.transitions import WorkloadOptions, generate_workload
 from opsdk.verification.workload.values import ABSENT, ValueClass
 from tests.verification.public_definitions import AUTOSCALER, CERTIFICATE, MESSAGE_BROKER, PUBLIC, ROUTE, definition
@@ -107,6 +108,23 @@ def test_replicas_are_scaled_up_and_down_again() -> None:
     operations = changes_of(generate_workload(MESSAGE_BROKER, options=ALL), "spec", "replicas")
     counts = [one.changes[0].after for one in operations if one.value_class is ValueClass.VALID]
     assert {1, 2, 3} <= set(counts)
+
+
+@pytest.mark.parametrize("kind", ["integer", "string"])
+def test_smaller_volumes_are_harmful(kind: str) -> None:
+    """Kubernetes refuses to shrink a claim. A default counts, and so does a rollback."""
+    field = {"type": kind, "default": 5 if kind == "integer" else "5Gi"}
+    one = definition("Disk", {"type": "object", "properties": {"storageSize": field, "size": {"type": "integer"}}})
+    operations = generate_workload(one, options=ALL).operations
+    completed = DefinitionVersion(one, "", SchemaBudget())
+    for each in operations[2:]:
+        if each.value_class is ValueClass.BEYOND or each.before is None:
+            continue
+        specs = [completed.complete(obj).get("spec") or {} for obj in (each.before, each.after)]
+        before, after = (volume_size(spec.get("storageSize")) for spec in specs)
+        is_smaller = before is not None and after is not None and after < before
+        assert (each.shrinks, each.is_harmful or not is_smaller) == (is_smaller, True), each
+    assert any(each.shrinks and each.kind is OperationKind.ROLLBACK for each in operations)
 
 
 def test_dependent_fields_change_together() -> None:

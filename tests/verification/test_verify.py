@@ -25,7 +25,7 @@ from opsdk.errors import ConflictError, UsageError
 from opsdk.recipes import set_controller_reference
 from opsdk.testing.simulate import Simulation, Step, World
 from opsdk.verification.checks import parse_check, rest_checks
-from opsdk.verification.disturbances import DEFAULT_KINDS, FOREIGN, Disturbance, DisturbanceKind
+from opsdk.verification.disturbances import DEFAULT_KINDS, FOREIGN, Disturbance, DisturbanceKind, most_different
 from opsdk.verification.guided_run import WorkloadStep, run_guided
 from opsdk.verification.verify import draw_workload, run_verification, verify, verify_disturbance
 
@@ -333,6 +333,23 @@ def test_a_budget_has_the_most_different_disturbances_first() -> None:
     assert set(one.beyond) <= set(one.runs)
     assert one.beyond.total() > 0
     assert "beyond the budget: " in str(one)
+
+
+def test_each_workload_begins_at_another_place() -> None:
+    """A small budget meets different actions, not the first write of each workload."""
+    writes = [Disturbance(kind=DisturbanceKind.REFUSE, number=n, path="/api/v1/pods") for n in (1, 2, 3)]
+    places = [(workload, each) for workload in range(3) for each in writes]
+    chosen, _ = most_different(places, 3)
+    assert [(workload, each.number) for workload, each in chosen] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_old_views_have_more_turns_than_lost_leases() -> None:
+    """A lost lease stops any leader alike, and each old view is another one."""
+    kinds = (DisturbanceKind.LOSE_LEASE, DisturbanceKind.REFUSE, DisturbanceKind.TAKE_OVER)
+    places = [(0, Disturbance(kind=kind, number=n, path="/api/v1/pods")) for kind in kinds for n in range(20)]
+    chosen, beyond = most_different(places, 17)
+    assert [sum(each.kind is kind for _, each in chosen) for kind in kinds] == [1, 4, 12]
+    assert beyond.total() == 43
 
 
 @pytest.mark.slow

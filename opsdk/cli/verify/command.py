@@ -118,6 +118,7 @@ def _attack(
         budget=limits.disturbances or DISTURBANCES,
         processes=limits.all_processes,
         with_standby=verification.elects_leader,
+        outcomes=undisturbed.outcomes,
         progress=_show_progress,
     )
     show_progress("")

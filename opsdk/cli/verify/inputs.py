@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opsdk.builder.operator import Operator
-from opsdk.cli.fresh_modules import imported_modules, renew_imports
+from opsdk.cli.fresh_modules import compiled_once, imported_modules, renew_imports
 from opsdk.cli.generate.sources import read_all_definitions
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.plan.inputs import load_doubles
@@ -140,7 +140,8 @@ def fresh_operator(reference: str) -> Operator:
     names = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
     for name in imported_modules(names):
         del sys.modules[name]
-    return load_operator(reference)
+    with compiled_once():
+        return load_operator(reference)
 
 
 def _with_fresh_modules(doubles: DoublesFactory) -> DoublesFactory:

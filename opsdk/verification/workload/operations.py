@@ -62,6 +62,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         changes: the fields that change: usually one, or those that depend on each other.
         before: the custom resource before; None if it does not exist.
         after: the custom resource that is written.
+        shrinks: it makes a volume smaller, which Kubernetes refuses: an operator may keep the larger one.
 
     >>> change = ChangedField(path=("spec", "size"), before=1, after=0)
     >>> print(Operation(kind=OperationKind.UPDATE, value_class=ValueClass.BOUNDARY, reason="the minimum",
@@ -75,11 +76,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[ChangedField, ...]
     before: JsonObject | None
     after: JsonObject
+    shrinks: bool = False
 
     @property
     def is_harmful(self) -> bool:
         """Whether the state afterwards may depend on those before: it cannot be followed, or the object is paused."""
-        return self.value_class is ValueClass.MISOPERATION or is_paused(self.after.get("spec"))
+        return self.value_class is ValueClass.MISOPERATION or self.shrinks or is_paused(self.after.get("spec"))
 
     def __str__(self) -> str:
         changes = ", ".join(map(str, self.changes))

@@ -155,6 +155,18 @@ def _sizes(_: SchemaField, current: JsonValue) -> Values:
     yield misoperation(_HUGE_STORAGE, "a volume beyond any disk")
 
 
+def volume_size(value: JsonValue) -> Decimal | None:
+    """Return the size of a volume: of a number, a quantity or a claim; None if the value has none.
+
+    >>> volume_size("2Gi") > volume_size({"resources": {"requests": {"storage": "1Gi"}}}), volume_size("large")
+    (True, None)
+    """
+    if isinstance(value, dict):
+        value = get_path(value, ("resources", "requests", "storage"), None)
+    quantity = _quantity(value)
+    return None if quantity is None else quantity.value
+
+
 def _quantities(_: SchemaField, current: JsonValue) -> Values:
     before = _quantity(current)
     if before is not None and before.value > 0:

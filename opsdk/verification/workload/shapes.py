@@ -76,6 +76,7 @@ _REPLICA_NAMES: Final = frozenset(
     {"replicas", "replicaCount", "instances", "members", "nodeCount", "shards", "workers"}
 )
 _SIZE_WORDS: Final = frozenset({"storage", "volume", "disk", "data"})
+_UNITS: Final = frozenset({"gb", "gi", "gib", "mb", "mi", "mib", "tb", "ti", "tib", "bytes"})
 _QUANTITY_NAMES: Final = frozenset({"cpu", "memory", "storage", "ephemeral-storage", "sizeLimit"})
 REFERENCES: Final = {
     "secret": "Secret",
@@ -230,6 +231,16 @@ def _is_storage_size(field: SchemaField) -> bool:
         return False
     above = words(field.parent.name) if field.parent is not None else ()
     return bool(_SIZE_WORDS.intersection((*parts, *above))) and not field.node.enum
+
+
+def is_volume(field: SchemaField) -> bool:
+    """Whether a field decides the size of a volume: a claim, a quantity, or a number such as ``storageGb``."""
+    if shape_of(field) in (Shape.CLAIM, Shape.STORAGE_SIZE):
+        return True
+    parts = [part for part in words(field.name) if part not in _UNITS]
+    above = words(field.parent.name) if field.parent is not None else ()
+    is_size = parts[-1:] in (["size"], ["storage"]) and not _SIZE_WORDS.isdisjoint((*parts, *above))
+    return is_size and _is_integer(field)
 
 
 def _is_duration(field: SchemaField) -> bool:

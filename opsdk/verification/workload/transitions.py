@@ -32,7 +32,8 @@ from opsdk.verification.workload.operations import (
     UnchangedField,
 )
 from opsdk.verification.workload.schema_fields import SchemaBudget, SchemaField
-from opsdk.verification.workload.shapes import Shape, referenced_kind
+from opsdk.verification.workload.shape_values import volume_size
+from opsdk.verification.workload.shapes import Shape, is_volume, referenced_kind
 from opsdk.verification.workload.values import ABSENT, FieldValue, ValueClass, valid
 
 _METADATA: Final = SchemaNode(
@@ -134,6 +135,8 @@ class _Generator:
         self._options = options
         self._admits = admits
         self._values = FieldValues(examples)
+        walked = islice(definition.root.walk(), options.fields)
+        self._volumes = [field for field in walked if is_volume(field)]
         self._operations: list[Operation] = []
         self._starts: list[JsonObject] = []
         self._state: JsonObject = {}
@@ -309,6 +312,7 @@ class _Generator:
     def _add(
         self, kind: OperationKind, value: FieldValue, after: JsonObject, changes: tuple[ChangedField, ...]
     ) -> None:
+        is_update = kind in (OperationKind.UPDATE, OperationKind.ROLLBACK)
         operation = Operation(
             kind=kind,
             value_class=value.value_class,
@@ -316,10 +320,17 @@ class _Generator:
             changes=changes,
             before=self._state or None,
             after=after,
+            shrinks=is_update and self._shrinks(after),
         )
         self._operations.append(operation)
         if value.value_class is not ValueClass.BEYOND:
             self._state = after
+
+    def _shrinks(self, after: JsonObject) -> bool:
+        """Whether a volume would be smaller than in the present state."""
+        before, after = self._definition.complete(self._state), self._definition.complete(after)
+        sizes = ((volume_size(value_at(before, each)), volume_size(value_at(after, each))) for each in self._volumes)
+        return any(former is not None and size is not None and size < former for former, size in sizes)
 
     # -------------------------------------------------------------- what is left out
     def _unchanged(self, turns: Sequence[_Turns]) -> Iterator[UnchangedField]:

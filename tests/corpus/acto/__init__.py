@@ -6,29 +6,3 @@ percona-xtradb-cluster-operator 1060, 1061 and 1067; rabbitmq-operator 928; spot
 ot-redis-operator 283, 286, 292 and 297 (its pods fail by a probe, and no container is started here); tidb-operator 4613
 and 4945; zookeeper-operator 474.
 """
-
-from __future__ import annotations
-
-from tests.corpus.acto import (
-    cassandra,
-    cockroach,
-    knative,
-    mongodb_community,
-    percona,
-    rabbitmq,
-    redis,
-    tidb,
-    zookeeper,
-)
-
-CASES = [
-    *cassandra.CASES,
-    *cockroach.CASES,
-    *knative.CASES,
-    *mongodb_community.CASES,
-    *percona.CASES,
-    *rabbitmq.CASES,
-    *redis.CASES,
-    *tidb.CASES,
-    *zookeeper.CASES,
-]

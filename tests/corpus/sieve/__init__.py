@@ -2,15 +2,3 @@
 
 See https://github.com/sieve-project/sieve/blob/main/docs/bugs.md. The operators are written anew, after the reports.
 """
-
-from __future__ import annotations
-
-from tests.corpus.sieve import crashes, missed_events, old_settings, other_bugs, recreated_clusters
-
-_MODULES = (crashes, recreated_clusters, old_settings, missed_events, other_bugs)
-_PATTERNS = ("intermediate state", "stale state", "unobserved state", "indirect")
-
-CASES = sorted(
-    (case for module in _MODULES for case in module.CASES),
-    key=lambda case: (case.project, _PATTERNS.index(case.pattern), case.name),
-)

@@ -55,7 +55,7 @@ from tests.corpus.sieve.kit import (
 # ---------------------------------------------------------------- members and their claims
 async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
     """Delete the pods and claims of a cluster that goes."""
-    for pod in await children(cluster, ctx, Pod):
+    for pod in await children(cluster, ctx, Pod, **{UID_LABEL: cluster.metadata.uid}):
         await ctx.client.patch(pod, merge_patch({"metadata": {"uid": pod.metadata.uid, "finalizers": None}}))
         await ctx.client.delete(pod, uid=pod.metadata.uid, missing_ok=True)
     for each in await children(cluster, ctx, PersistentVolumeClaim, **{UID_LABEL: cluster.metadata.uid}):
@@ -71,7 +71,8 @@ async def _let_members_go(cluster: Cluster, ctx: Context) -> None:
 async def cassandra_operator_407(cluster: Cluster, ctx: Context, *, repaired: bool) -> None:
     """Deletes the claim of a pod with a deletion timestamp, although the next pod of that name may use it.
 
-    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it.
+    The pods and claims stayed when the cluster was deleted, of the twin too, and `verify` was right to report it. With
+    an old view of a cluster that was deleted, both let the pods of the next one go.
     """
     for ordinal in range(cluster.spec.replicas):
         pod = await child(cluster, ctx, Pod, ordinal)
@@ -105,11 +106,15 @@ async def elastic_operator_5274(cluster: Cluster, ctx: Context, *, repaired: boo
 
 @reconciled(watches=[CLAIMS], elected=True, settings=["replicas", "storage"])
 async def zookeeper_operator_314(cluster: Cluster, ctx: Context, *, repaired: bool) -> Result | None:
-    """Takes the claims above an old number of ready replicas for orphans."""
+    """Takes the claims above an old number of ready replicas for orphans.
+
+    The claims of both twins kept the size of their creation, and `verify` was right to report it.
+    """
     for ordinal in range(cluster.spec.replicas):
         name = f"data-{cluster.metadata.name}-{ordinal}"
         existing = await ctx.client.get_or_none(PersistentVolumeClaim, name, namespace=cluster.metadata.namespace)
-        if existing is None and await is_current(cluster, ctx):
+        is_old = existing is None or existing.metadata.annotations["storage"] != str(cluster.spec.storage)
+        if is_old and await is_current(cluster, ctx):
             await ctx.apply(claim(cluster, ordinal), owner=None)
     if cluster.status is None or cluster.status.ready_replicas != cluster.spec.replicas:
         await note(cluster, ctx, ready_replicas=cluster.spec.replicas)
