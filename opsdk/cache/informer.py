@@ -116,7 +116,8 @@ class Informer(Closing):
         self._started = False
         self._closed = False
         self._synced = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
+        """Set, and replaced, after each list, failure and close."""
         self._loop = ListWatchLoop(
             self.name,
             source,
@@ -231,7 +232,7 @@ class Informer(Closing):
                 while not self._synced and not self._closed:
                     if fail_fast and isinstance(self.last_error, _DENIALS):
                         raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
-                    await self._wait_for_change()
+                    await self._changed.wait()
         except TimeoutError:
             detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflector.state.value})"
             raise CacheSyncError(
@@ -240,21 +241,10 @@ class Informer(Closing):
         if not self._synced:
             raise CacheError(f"the informer for {self.name} was closed before its list was complete")
 
-    async def _wait_for_change(self) -> None:
-        """Return after the next list, failure or close."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-
     def _notify(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        """Wake the callers of `wait_synced`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def aclose(self) -> None:
         """Stop watching. Handlers are no longer called; waiting readers get a `CacheError`. Idempotent."""
