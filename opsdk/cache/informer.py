@@ -81,9 +81,6 @@ class Informer(Closing):
     Args:
         source: lists and watches.
         options: see `InformerOptions`.
-
-    Attributes:
-        source: lists and watches.
     """
 
     def __init__(self, source: ListerWatcher, options: InformerOptions | None = None) -> None:
@@ -104,14 +101,12 @@ class Informer(Closing):
         )
         self._started = False
         self._closed = False
-        self._synced = False
         self._changed = asyncio.Event()
         """Set, and replaced, after each list, failure and close."""
         self._loop = ListWatchLoop(
             self.name,
             source,
             self.reflector,
-            self.store,
             counts=self.counts,
             deliver=self._deliver_step,
             apply=self._apply_step,
@@ -159,12 +154,12 @@ class Informer(Closing):
     @property
     def has_synced(self) -> bool:
         """Whether the initial list is in the store."""
-        return self._synced
+        return self.reflector.synced
 
     @property
     def is_forbidden(self) -> bool:
         """Whether the server forbids the initial list."""
-        return not self._synced and isinstance(self.last_error, ForbiddenError)
+        return not self.has_synced and isinstance(self.last_error, ForbiddenError)
 
     @property
     def last_error(self) -> OpsdkError | None:
@@ -178,7 +173,7 @@ class Informer(Closing):
         lost = 0.0 if has_watch else now - self._loop.watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
-        elif not self._synced:
+        elif not self.has_synced:
             state = InformerState.SYNCING
         else:
             state = InformerState.STALE if lost > self.options.stale_after else InformerState.CURRENT
@@ -218,7 +213,7 @@ class Informer(Closing):
         """
         try:
             async with asyncio.timeout(timeout):
-                while not self._synced and not self._closed:
+                while not self.has_synced and not self._closed:
                     if fail_fast and isinstance(self.last_error, _DENIALS):
                         raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
                     await self._changed.wait()
@@ -227,7 +222,7 @@ class Informer(Closing):
             raise CacheSyncError(
                 f"timed out after {timeout or 0:g} s waiting for the list of {self.name}{detail}"
             ) from self.last_error
-        if not self._synced:
+        if not self.has_synced:
             raise CacheError(f"the informer for {self.name} was closed before its list was complete")
 
     def _notify(self) -> None:
@@ -254,7 +249,7 @@ class Informer(Closing):
         True once all are delivered.
         """
         registration = self._processor.add(handler, resync=resync)
-        if self._synced:
+        if self.has_synced:
             registration.deliver(self.initial_deltas())
             registration.complete_initial()
         return registration
@@ -284,7 +279,7 @@ class Informer(Closing):
             self.own_writes.measure_shown()
 
     async def _apply_step(self, step: ReflectorStep) -> None:
-        """Deliver a step. At the end of a list, wake who waits for the sync, and deliver the differences."""
+        """Deliver a step. At the end of a list, wake the callers of `wait_synced`, and deliver the differences."""
         if not step.synced:
             self._deliver_step(step)
             return
@@ -293,14 +288,14 @@ class Informer(Closing):
         registrations = self._processor.registrations
         self._loop.last_contact_at = monotonic()
         self.counts["synced"] += 1
-        first, self._synced = not self._synced, True
+        is_first = self.counts["synced"] == 1
         if step.rollback is not None:
             self._report_rollback(step.rollback)
         self._notify()
         if step.replaced is not None:
             await self._processor.deliver_replaced(step.replaced, registrations)
             self.own_writes.skip_shown()  # a list after a gap does not show the watch's delay
-        if first:
+        if is_first:
             for registration in registrations:
                 registration.complete_initial()
 

@@ -24,7 +24,6 @@ from opsdk.cache.reflector import (
     Wait,
     WatchFrom,
 )
-from opsdk.cache.store import InformerStore
 from opsdk.errors import DeadlineError, ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -46,7 +45,6 @@ class ListWatchLoop:
         name: of the source, for the log.
         source: lists and watches.
         reflector: decides what is next.
-        store: of the reflector.
         counts: gets ``list``, ``watch`` and ``event``.
         deliver: called with the step of each watch event, in order.
         apply: called with each other step: of a list, and those with a next action.
@@ -62,7 +60,6 @@ class ListWatchLoop:
         name: str,
         source: ListerWatcher,
         reflector: Reflector,
-        store: InformerStore,
         *,
         counts: Counter[str],
         deliver: Callable[[ReflectorStep], None],
@@ -72,7 +69,6 @@ class ListWatchLoop:
         self._name = name
         self._source = source
         self._reflector = reflector
-        self._store = store
         self._counts = counts
         self._deliver, self._apply = deliver, apply
         self._on_failure = on_failure
@@ -125,7 +121,7 @@ class ListWatchLoop:
 
     async def _check_revision(self) -> Action:
         self._reflector.on_list_start()
-        newest, version = self._store.newest_entry(), ""
+        newest, version = self._reflector.store.newest_entry(), ""
         limit = asyncio.timeout(_CHECK_TIMEOUT)
         try:
             async with limit:
