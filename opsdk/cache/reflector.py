@@ -329,40 +329,40 @@ class Reflector:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
         return self.state is _WATCHING and self._history.works(now)
 
-    def on_event(self, kind: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
+    def on_event(self, event_type: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
         """A watch event has arrived.
 
         Args:
-            kind: type of the event.
+            event_type: such as ``ADDED``.
             data: the object as JSON.
             now: the time.
             head: the decoded head of `data`, if the caller has it.
         """
-        if kind == "ERROR":
+        if event_type == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
-        is_object = kind != "BOOKMARK"
+        is_object = event_type != "BOOKMARK"
         self._history.received(is_object=is_object, in_list=self.state is not _WATCHING)
-        return self._on_object(kind, data, now, head) if is_object else self._on_bookmark(data, now)
+        return self._on_object(event_type, data, now, head) if is_object else self._on_bookmark(data, now)
 
-    def _on_object(self, kind: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
+    def _on_object(self, event_type: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
         """Handle an event with an object: one of another kind, of a streaming list, undecodable, or a change."""
         meta: HeadMeta | None = None
         try:
             head = head or decode_head(data)
-            meta, api_version, name = head.metadata, head.api_version, head.kind
+            meta, api_version, kind = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.
             identity = _decode_lenient(data, _TypeMeta)
-            api_version, name = identity.api_version, identity.kind
+            api_version, kind = identity.api_version, identity.kind
         expected = self._expected
-        if expected is not None and name and (name, api_version) != (expected.kind, expected.api_version):
+        if expected is not None and kind and (kind, api_version) != (expected.kind, expected.api_version):
             # The server sent another kind, such as a Status or a Table.
-            stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {name}")
+            stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {kind}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
         if self.state is _LISTING:
             # Changes during a streaming list come between its objects.
-            if kind == "DELETED":
+            if event_type == "DELETED":
                 self._replacement.discard(peek_key(data))
             else:
                 self._add_item(data, meta)
@@ -373,15 +373,15 @@ class Reflector:
             # The resource version still advances, and a deletion still deletes.
             key = peek_key(data)
             self._problems.append(Problem(key, error))
-            deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
+            deltas = self.store.remove(key, final_state_unknown=True) if event_type == "DELETED" else ()
             version = _bookmark_of(data).resource_version
             deltas += self._advance(version, revision_of(version))
             return self._step(deltas)
         revision = revision_of(entry.resource_version)
-        if kind == "DELETED":
+        if event_type == "DELETED":
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
-        elif kind in ("ADDED", "MODIFIED"):
+        elif event_type in ("ADDED", "MODIFIED"):
             if self.store.size(OBJECT_BYTES) > self._list_bytes:
                 raise self._too_much("cache")
             deltas = self.store.put(entry, watched=True)
@@ -390,7 +390,7 @@ class Reflector:
                 step.deltas = deltas
                 return step
         else:
-            self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {kind!r}")))
+            self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {event_type!r}")))
             deltas = ()
         lost = self._advance(entry.resource_version, revision)
         return self._step((*deltas, *lost) if lost else deltas)
