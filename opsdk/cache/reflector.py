@@ -100,14 +100,17 @@ class CheckRevision(msgspec.Struct, frozen=True):
     """Next action: list one object and get the newest one, to learn whether the server went back."""
 
 
+NextRequest = ListPage | WatchFrom | CheckRevision
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Next action: wait `seconds`, then do `then`."""
 
     seconds: float
-    then: ListPage | WatchFrom | CheckRevision
+    then: NextRequest
 
 
-Action = ListPage | WatchFrom | CheckRevision | Wait
+Action = NextRequest | Wait
 
 
 class Rollback(msgspec.Struct, frozen=True):
@@ -123,13 +126,14 @@ class Rollback(msgspec.Struct, frozen=True):
 
 
 class ReflectorStep(msgspec.Struct, gc=False):
-    """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
+    """The effects of an input: deltas, failures of objects, and the next action.
 
     Attributes:
         deltas: of a watch event.
         replaced: of a list, computed while the caller iterates; see `InformerStore.replace`.
         problems: objects that do not decode, and functions that failed.
-        next: the next action.
+        next: the next action; None to continue to read.
+        synced: True at the end of a list: the store is complete.
         rollback: at the end of a list: the server went back since the last one.
     """
 
@@ -138,7 +142,6 @@ class ReflectorStep(msgspec.Struct, gc=False):
     problems: Sequence[Problem] = ()
     next: Action | None = None
     synced: bool = False
-    """True at the end of a list: the store is complete."""
     rollback: Rollback | None = None
 
 
@@ -156,6 +159,12 @@ class Reflector:
         list_bytes: memory of a whole list: its JSON, and half a kilobyte for each object.
         backoff: delays after failures; the defaults are client-go's.
         expected: the kind of the objects; events with another one are skipped.
+
+    Attributes:
+        state: see `ReflectorState`.
+        resource_version: everything up to it is in the store; empty before the first list.
+        last_error: the failure that the reflector recovers from; None while it watches.
+        synced: whether a list was complete.
     """
 
     def __init__(
@@ -172,7 +181,6 @@ class Reflector:
         self.state = _LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
-        """The failure that the reflector recovers from; None while it watches."""
         self.synced = False
         self._page_size = page_size
         self._watch_list = watch_list
@@ -288,14 +296,14 @@ class Reflector:
             newest: the newest object of the store.
             resource_version: that object's version on the server; empty if it does not exist.
         """
-        behind = self._is_behind(meta.resource_version)
-        if not behind and newest is not None:
-            # A restored server may have passed the old resource version again. Then the newest object shows it.
-            revision = revision_of(newest.resource_version) or 0
-            behind = bool(resource_version) and (revision_of(resource_version) or revision) < revision
+        went_back = self._is_behind(meta.resource_version)
+        if not went_back and newest is not None:
             if not resource_version:
                 return ReflectorStep(next=self._begin_list())  # deleted, or lost
-        if behind:
+            # A restored server may have passed the old resource version again. Then the newest object shows it.
+            revision = revision_of(newest.resource_version) or 0
+            went_back = (revision_of(resource_version) or revision) < revision
+        if went_back:
             self._went_back = True
             return ReflectorStep(next=self._begin_list())
         return ReflectorStep(next=self._watch())
@@ -486,12 +494,12 @@ class Reflector:
         self._history.ended(now)
         return ReflectorStep(next=self._wait(now, problem, self._begin_list(watch_list=False)))
 
-    def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom | CheckRevision) -> Wait:
+    def _wait(self, now: float, error: OpsdkError, then: NextRequest) -> Wait:
         self.state = ReflectorState.BACKING_OFF
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         return Wait(max(self._backoff.next(now), retry_after or 0.0), then)
 
-    def after_wait(self, then: ListPage | WatchFrom | CheckRevision) -> ListPage | WatchFrom | CheckRevision:
+    def after_wait(self, then: NextRequest) -> NextRequest:
         """The wait is over."""
         lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
         self.state = _LISTING if lists else _WATCHING
