@@ -123,7 +123,9 @@ class CachedReader:
         options = operation.options
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")
-        cached = await self._synced_kind(operation, options.namespace)
+        cached = self.cache.synced(operation.kind)
+        if cached is None or options.max_staleness is not None:
+            cached = await self._synced_kind(operation, options.namespace)
         # Wait for indices that are being built, and read what own writes left unknown.
         for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
             for requirement in options.field_selector.requirements:
