@@ -146,7 +146,8 @@ class StateRecorder:
                     generations[name] = generation
                     if lag := _lag(part, generation):
                         lagging[name] = lag
-                comparable = without_ignored(name, decided := _comparable(part, self.has_systems), self._ignored)
+                decided = _comparable(part, self.has_systems)
+                comparable = without_ignored(name, decided, self._ignored)
                 if comparable is not decided:
                     hidden.append(json.dumps(decided, sort_keys=True))
                 if comparable is None:
