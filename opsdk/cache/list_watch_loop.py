@@ -197,13 +197,7 @@ class ListWatchLoop:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if self._rollback_version and self._reflector.state is ReflectorState.WATCHING:
-                version, self._rollback_version = self._rollback_version, ""
-                self._record_watch_lost()
-                step = self._reflector.on_rollback(version, now=monotonic())
-                self._on_failure("watch", self._reflector.last_error)
-                return await self._next(step)
-            return await self._next(self._reflector.on_list_timeout(now=monotonic()))
+            return await self._next(self._end_by_timeout())
         except OpsdkError as error:
             self._record_watch_lost()
             self._on_failure("watch", error)
@@ -221,6 +215,16 @@ class ListWatchLoop:
         self._watching = limit
         if self._rollback_version:
             limit.reschedule(monotonic())
+
+    def _end_by_timeout(self) -> ReflectorStep:
+        """Return the step after `on_rollback` has ended a watch, or a streaming list has made no progress."""
+        if not self._rollback_version or self._reflector.state is not ReflectorState.WATCHING:
+            return self._reflector.on_list_timeout(now=monotonic())
+        version, self._rollback_version = self._rollback_version, ""
+        self._record_watch_lost()
+        step = self._reflector.on_rollback(version, now=monotonic())
+        self._on_failure("watch", self._reflector.last_error)
+        return step
 
     def _record_watch_lost(self) -> None:
         now = monotonic()

@@ -378,13 +378,7 @@ class Reflector:
         try:
             entry = self.store.make_entry(data, meta)
         except DecodeError as error:
-            # The resource version still advances, and a deletion still deletes.
-            key = peek_key(data)
-            self._problems.append(Problem(key, error))
-            deltas = self.store.remove(key, final_state_unknown=True) if event_type == "DELETED" else ()
-            version = _bookmark_of(data).resource_version
-            deltas += self._advance(version, revision_of(version))
-            return self._step(deltas)
+            return self._on_undecodable(event_type, data, error)
         revision = revision_of(entry.resource_version)
         if event_type == "DELETED":
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
@@ -402,6 +396,15 @@ class Reflector:
             deltas = ()
         lost = self._advance(entry.resource_version, revision)
         return self._step((*deltas, *lost) if lost else deltas)
+
+    def _on_undecodable(self, event_type: str, data: bytes, error: DecodeError) -> ReflectorStep:
+        """Report an object that does not decode. The resource version still advances, and a deletion still deletes."""
+        key = peek_key(data)
+        self._problems.append(Problem(key, error))
+        deltas = self.store.remove(key, final_state_unknown=True) if event_type == "DELETED" else ()
+        version = _bookmark_of(data).resource_version
+        deltas += self._advance(version, revision_of(version))
+        return self._step(deltas)
 
     def on_rollback(self, resource_version: str, *, now: float) -> ReflectorStep:
         """The resource version of an event, a bookmark or an own write went back: list again.
