@@ -36,6 +36,10 @@ class HandlerRegistration:
         resync: whether the handler gets resyncs.
         start_task: runs a coroutine as long as the informer.
         on_remove: called once by `remove`.
+
+    Attributes:
+        handler: see above.
+        resync: see above.
     """
 
     def __init__(
