@@ -98,7 +98,9 @@ class WorkerPool:
                 try:
                     # For the watchdog and the debug page.
                     task.set_name(f"{self._name}/reconcile {queue_item.item}")
-                    if queue_item.item not in requests.hot_loops.rows or not requests.wait_in_hot_loop(queue_item):
+                    if queue_item.item not in requests.hot_loops.own_passes or not requests.wait_in_hot_loop(
+                        queue_item
+                    ):
                         await requests.reconcile(queue_item)
                 except BaseException as error:
                     if not self.is_contained(error, task, before):
