@@ -286,7 +286,6 @@ class Informer(Closing):
         if step.problems:
             self._report_problems(step.problems)
         registrations = self._processor.registrations
-        self._loop.last_contact_at = monotonic()
         self.counts["synced"] += 1
         is_first = self.counts["synced"] == 1
         if step.rollback is not None:
@@ -303,10 +302,13 @@ class Informer(Closing):
     def _on_failure(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
         self._notify()
-        # Missing permissions need an administrator; other errors usually recover. An expired
-        # watch is expected, for example after a change of a definition: a complete list follows.
-        levels = {ForbiddenError: logging.ERROR, GoneError: logging.INFO}
-        level = next((levels[kind] for kind in levels if isinstance(error, kind)), logging.WARNING)
+        level = logging.WARNING
+        if isinstance(error, ForbiddenError):
+            level = (
+                logging.ERROR
+            )  # an administrator has to grant the permission; other errors usually end by themselves
+        elif isinstance(error, GoneError):
+            level = logging.INFO  # expected, for example after a change of a definition: a complete list follows
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
 
     def _report_rollback(self, rollback: Rollback) -> None:

@@ -115,6 +115,8 @@ class ListWatchLoop:
                 action = await self._next(self._reflector.on_unexpected_error(unexpected, now=monotonic()))
 
     async def _next(self, step: ReflectorStep) -> Action:
+        if step.synced:
+            self.last_contact_at = monotonic()
         await self._apply(step)
         assert step.next is not None
         return step.next
