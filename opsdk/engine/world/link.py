@@ -399,25 +399,30 @@ class Link:
 
     def _sends(self, exchange: Exchange, send: Send) -> Send:
         async def passed(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            is_start, body = message["type"] == "http.response.start", message.get("body", b"")
+            if is_start:
                 exchange.status = message["status"]
                 self.on_response(exchange)
                 if exchange.fault == Fault.CRASH_AFTER_WRITE.value:
                     self.kill()
                     self.on_crash()
             await self._travel()
-            if exchange.is_watch and message["type"] == "http.response.body":
+            if exchange.is_watch and not is_start:
                 await self._wait_end(Fault.SLOW_WATCHES)
-                if message.get("body") and not await self._begin_at_event(exchange.path, message["body"]):
+                if body and not await self._is_delivered(exchange, body):
                     return
-                if self.hold is not None and message.get("body") and not await self.hold(exchange, message["body"]):
-                    return
-            elif self.delay is not None and not exchange.is_watch and message["type"] == "http.response.start":
+            elif self.delay is not None and is_start and not exchange.is_watch:
                 await self.delay(exchange)
-            exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
+            exchange.digest = zlib.crc32(body, exchange.digest)
             await send(message)
 
         return passed
+
+    async def _is_delivered(self, exchange: Exchange, body: bytes) -> bool:
+        """Whether a message of a watch is delivered, after it has waited as long as placed faults and `hold` want."""
+        if not await self._begin_at_event(exchange.path, body):
+            return False
+        return self.hold is None or await self.hold(exchange, body)
 
     async def _watch(
         self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
