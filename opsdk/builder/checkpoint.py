@@ -165,7 +165,7 @@ def _queue_of(controller: Controller, now: float) -> Sequence[Record] | None:
 
 
 def _passes_of(controller: Controller) -> Iterator[RepeatedRequest]:
-    for request, passes in controller.hot_loops.rows.items():
+    for request, passes in controller.hot_loops.own_passes.items():
         if isinstance(request, Request):
             key = (request.namespace, request.name, request.cluster)
             yield RepeatedRequest(controller.name, key, msgspec.msgpack.encode(passes))

@@ -93,7 +93,7 @@ class ControllerBuilder(Generic[T]):
         self._cache = cluster.cache if isinstance(cluster, Cluster) else cluster
         self._manager = manager
         self._name = name
-        self._options = options
+        self._options = ControllerOptions() if options is None else options
         self._hook = hook
         self._journal = journal
         self.place = place
@@ -240,7 +240,6 @@ class ControllerBuilder(Generic[T]):
         """Return the kinds and rules that the controller's RBAC derives from. Omits sources of other clusters."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
         owns = tuple(kind_of(owned.kind) for owned in self._owns)
-        options = self._options or ControllerOptions()
         return ControllerKinds(
             kind=self._kind,
             owns=owns,
@@ -250,7 +249,7 @@ class ControllerBuilder(Generic[T]):
                 *(source.kind for source in sources),
             ),
             has_finalizers=bool(self._finalizers),
-            implied=tuple(option_rules(self._kind, options, owns, self._externals, self._fields_of)),
+            implied=tuple(option_rules(self._kind, self._options, owns, self._externals, self._fields_of)),
             rules=self._rules,
         )
 
@@ -258,10 +257,10 @@ class ControllerBuilder(Generic[T]):
     def build(self) -> Controller:
         """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
+        options = self._options
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
-        options = self._options or ControllerOptions()
         own_changes = OwnChanges() if self._kind is not None and options.ignore_own_status_writes else None
-        finalizers = self._all_finalizers(name, options)
+        finalizers = self._all_finalizers(name)
         generations = _generations_of(self._kind) if self._kind is not None else None
         self.controller = Controller(
             name,
@@ -299,10 +298,8 @@ class ControllerBuilder(Generic[T]):
     def _check(self) -> None:
         if self._reconciler is None:
             raise UsageError("must provide a reconciler: call reconciler(...)")
-        if self._kind is not None:
-            with located(self.place):
-                check_controller_options(self._options, self._kind)
         with located(self.place):
+            check_controller_options(self._options, self._kind)
             check_filtered(self._filters, self._kind, self._predicates, (*self._owns, *self._watches))
         if self._owns and self._kind is None:
             raise UsageError("owns() can only be used together with for_()")
@@ -311,9 +308,9 @@ class ControllerBuilder(Generic[T]):
         if self._kind is None and not self._watches and not self._sources:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
-    def _all_finalizers(self, name: str, options: ControllerOptions) -> Mapping[str, FinalizerFunction]:
+    def _all_finalizers(self, name: str) -> Mapping[str, FinalizerFunction]:
         """Return the declared finalizers, and the one that deletes the children in reverse."""
-        owns = self._owns if options.delete_in_reverse else []
+        owns = self._owns if self._options.delete_in_reverse else []
         if self._kind is None or self._cluster is None or not (owns or self._externals or self._fields_of):
             return self._finalizers
         assert self._reconciler is not None
@@ -324,10 +321,13 @@ class ControllerBuilder(Generic[T]):
                 f"Declare its first parameter as {self._kind.representation.__name__}"
             )
         cluster = self._cluster.options
-        kinds = [kind_of(owned.kind) for owned in owns]
         finalizer = children_finalizer(cluster.field_owner or cluster.name, name)
-        others, fields_of = list(self._finalizers), name if self._fields_of else ""
-        deletion = ReverseDeletion(kinds, self._externals, others, fields_of)
+        deletion = ReverseDeletion(
+            [kind_of(owned.kind) for owned in owns],
+            self._externals,
+            list(self._finalizers),
+            name if self._fields_of else "",
+        )
         return {**self._finalizers, finalizer: deletion}
 
     def _kind_sources(
@@ -380,7 +380,7 @@ class ControllerBuilder(Generic[T]):
         where there are daemons.
         """
         predicates = (*self._filters, *self._predicates)
-        if predicates and self._cluster is not None and (self._options or ControllerOptions()).pausing is not None:
+        if predicates and self._cluster is not None and self._options.pausing is not None:
             predicates = (or_pause_changes(predicates),)
         always = [begins_deletion(finalizers)] if finalizers else []
         always += [on(create=False, update=False, generic=False)] if self._daemons else []

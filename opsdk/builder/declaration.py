@@ -69,8 +69,8 @@ class OperatorDeclaration:
         policies: of `add_policy`, in order.
         setups: plain functions that `setup` declared; their argument is the operator.
         hooks: of `add_hook`.
-        follows_definitions: without webhooks, report what others change in the definitions of its kinds. A plan, a
-            verification and a replay set it to False: nothing else writes there.
+        follows_definitions: report what others change in its policies and, without webhooks, in the definitions of its
+            kinds. A plan, a verification and a replay set it to False: nothing else writes there.
     """
 
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:

@@ -177,9 +177,10 @@ class Operator(OperatorDeclaration):
             arguments: the command line without the program; default: ``sys.argv``.
             hooks: see `run`.
         """
-        from opsdk.apimachinery.serializer.yaml_writer import write_documents  # noqa: PLC0415 - as below
-        from opsdk.base.command_line import USAGE_STATUS  # noqa: PLC0415 - as below
-        from opsdk.builder.flags import flags_in, parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
+        # Start-up time: only programs need argparse and YAML.
+        from opsdk.apimachinery.serializer.yaml_writer import write_documents  # noqa: PLC0415 - as above
+        from opsdk.base.command_line import USAGE_STATUS  # noqa: PLC0415 - as above
+        from opsdk.builder.flags import flags_in, parse_flags  # noqa: PLC0415 - as above
 
         self._arguments = tuple(sys.argv[1:] if arguments is None else arguments)
         try:

@@ -163,30 +163,32 @@ class PreparedOperator:
                 f"operator {declaration.name} has nothing to run: declare a reconciler with "
                 "@operator.reconciler(Kind), or add runnables in a function with @operator.setup"
             )
-        # A recording has what its replay needs, and the follower decides nothing.
-        is_followed = declaration.follows_definitions and not self._options.recording.directory
-        if is_followed and (self._follows_definitions or declaration.policies):
+        if self._follows_registered_objects():
             self.manager.add(DeferredRunnable(self._registration_follower))
         self._review_rules(self._options.rbac_check)
         self.manager.add(CacheReport(self.cluster.cache), phase=Phase.OTHERS)
 
     # -------------------------------------------------------------- the rest of the manager
-    @property
-    def _follows_definitions(self) -> bool:
-        """Whether definitions are followed here: with webhooks, the webhook server follows them."""
-        return self._declaration.webhooks is None and bool(self._declaration.followed_kinds())
+    def _follows_registered_objects(self) -> bool:
+        """Whether policies or definitions are followed here: with webhooks, their server follows the definitions."""
+        declaration = self._declaration
+        # A recording has what its replay needs, and the follower decides nothing.
+        if not declaration.follows_definitions or self._options.recording.directory:
+            return False
+        return bool(declaration.policies) or (declaration.webhooks is None and bool(declaration.followed_kinds()))
 
     def _registration_follower(self) -> RegisteredObjects:
         """Return the follower of policies, and of definitions without webhooks, and add its debug page."""
         from opsdk.webhook.registered.objects import RegisteredObjects  # noqa: PLC0415 - start-up time: after the start
 
-        definitions = self._declaration.registered_objects() if self._follows_definitions else []
+        declaration = self._declaration
+        definitions = declaration.registered_objects() if declaration.webhooks is None else []
         follower = RegisteredObjects(
             self.cluster.uncached,
-            [*definitions, *self._declaration.registered_policies()],
+            [*definitions, *declaration.registered_policies()],
             new_cache=self.cluster.new_cache,
             hook=self.manager.hook,
-            field_owner=self._declaration.field_owner,
+            field_owner=declaration.field_owner,
             is_called=False,
         )
         for page, rows in follower.debug_pages().items():

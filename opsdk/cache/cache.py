@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -43,8 +44,18 @@ _NAMESPACES = RestMapping(
     namespaced=False,
 )
 
-
 ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
+
+
+class CacheState(Enum):
+    """State of a cache."""
+
+    NEW = "not started"
+    STARTING = "starting"
+    """The namespaces of `CacheOptions.namespace_selector` are listed."""
+    RUNNING = "running"
+    """Reads work."""
+    STOPPED = "stopped"
 
 
 class Cache:
@@ -86,10 +97,8 @@ class Cache:
         """What `synced` has found. It holds for a generation: an informer that has its initial list keeps it."""
         self._selection = self._new_selection()
         self._selected: frozenset[str] = frozenset()
-        self._begun = False
+        self._state = CacheState.NEW
         self._start_error: CacheError | None = None
-        self._running = False
-        self._stopped = False
         self._started = asyncio.Event()
 
     # -------------------------------------------------------------- life cycle
@@ -100,18 +109,18 @@ class Cache:
     @property
     def running(self) -> bool:
         """Whether the cache is started, so that reads work."""
-        return self._running
+        return self._state is CacheState.RUNNING
 
     async def start(self) -> None:
         """Run every informer until cancelled. Informers that are added later start at once."""
-        if self._begun or self._stopped:
+        if self._state is not CacheState.NEW:
             raise UsageError("the cache is already started: create one cache for each manager")
-        self._begun = True
+        self._state = CacheState.STARTING
         try:
             if self._selection is not None:
                 await self._selection.start(self.options.sync_timeout)
                 await self._select_namespaces(self._selection.names)
-            self._running = True
+            self._state = CacheState.RUNNING
             self._started.set()
             for kind in self._kinds.values():
                 _start(kind)
@@ -156,10 +165,10 @@ class Cache:
 
     async def aclose(self) -> None:
         """Stop every informer. Idempotent."""
-        self._running, self._stopped = False, True
+        self._state = CacheState.STOPPED
         self._started.set()  # wakes wait_ready, which then raises
         kinds, self._kinds = self._kinds, {}
-        self._change()
+        self._on_change()
         informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
         selection = [self._selection] if self._selection is not None else []
         await finish(_close([*selection, *informers]), name="cache/close informers")
@@ -195,12 +204,12 @@ class Cache:
             cached_kind = self._build_kind(mapping, metadata_only=metadata_only)
             cached_kind.pinned = pin
             self._kinds[token.gvk, metadata_only] = cached_kind
-            self._change()
+            self._on_change()
         if implicitly:
             log.info(
                 "a read starts an informer for %s in %s", token.gvk, sorted(cached_kind.informers) or "all namespaces"
             )
-        if self._running:
+        if self.running:
             _start(cached_kind)
         return cached_kind
 
@@ -216,7 +225,7 @@ class Cache:
         return cached if cached is not None else self._find_synced(kind)
 
     def _find_synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
-        if not self._running or kind.representation not in self._built_decoders:
+        if not self.running or kind.representation not in self._built_decoders:
             return None
         cached = self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
         if cached is None or not cached.has_synced:
@@ -224,7 +233,7 @@ class Cache:
         self._synced[kind.gvk, kind.representation] = cached
         return cached
 
-    def _change(self) -> None:
+    def _on_change(self) -> None:
         """The set of informers has changed."""
         self.generation += 1
         self._synced.clear()
@@ -261,7 +270,7 @@ class Cache:
         """Stop caching a kind; the next read starts it again. Does nothing if the kind is not cached."""
         token = kind_of(kind)
         removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
-        self._change()
+        self._on_change()
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
@@ -292,8 +301,8 @@ class Cache:
                 scope = after.get(namespace)
                 informer = self._build_informer(cached.mapping, scope) if scope is not None else None
                 old.append(cached.replace_informer(namespace, informer))
-                self._change()
-            if self._running:
+                self._on_change()
+            if self.running:
                 _start(cached)
         await _close(informer for informer in old if informer is not None)
 
@@ -301,7 +310,7 @@ class Cache:
         """Stop the informers of a kind if they are neither pinned nor have handlers."""
         if not kind.used and self._kinds.get((kind.gvk, kind.metadata_only)) is kind:
             del self._kinds[kind.gvk, kind.metadata_only]
-            self._change()
+            self._on_change()
             log.info("the last handler of %s is removed: its informer stops", kind.gvk)
             await _close(kind.informers.values())
 
@@ -392,12 +401,12 @@ class Cache:
 
     def check_running(self) -> None:
         """Raise `CacheNotStartedError` unless the cache is started."""
-        if not self._running:
+        if not self.running:
             raise CacheNotStartedError("the cache is not started, can not read objects: start the manager first")
 
     def __repr__(self) -> str:
-        state = "running" if self._running else "stopped" if self._stopped else "not started"
-        return f"<Cache {state}: {', '.join(str(k.gvk.group_kind) for k in self._kinds.values()) or 'no kinds'}>"
+        kinds = ", ".join(str(kind.gvk.group_kind) for kind in self._kinds.values())
+        return f"<Cache {self._state.value}: {kinds or 'no kinds'}>"
 
 
 async def _close(informers: Iterable[Informer | NamespaceSelection]) -> None:

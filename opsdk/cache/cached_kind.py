@@ -200,9 +200,7 @@ class KindRegistration:
         if (registration := self._registrations.pop(informer, None)) is not None:
             registration.remove()
             for entry in informer.store.entries(own_writes=False):
-                informer.call_handler(
-                    self._handler, Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True)
-                )
+                registration.handler(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True))
 
     def replay(self) -> None:
         """Deliver all existing objects as ADDED once more, after the deltas that wait.
@@ -211,8 +209,7 @@ class KindRegistration:
         """
         for informer, registration in self._registrations.items():
             if informer.has_synced:
-                entries = informer.store.entries(own_writes=False)
-                registration.replay(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
+                registration.replay(informer.initial_deltas())
 
     @property
     def has_synced(self) -> bool:

@@ -9,17 +9,13 @@ Upstream: k8s.io/client-go/tools/cache/shared_informer.go (v1.36)
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
-from opsdk.aio.containment import contain
-from opsdk.aio.named_sleep import named_sleep
-from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.cache.entry import Problem
@@ -30,12 +26,9 @@ from opsdk.cache.lag_monitor import LagMonitor
 from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.list_watch_loop import ListWatchLoop
 from opsdk.cache.options import ListWatchOptions
-from opsdk.cache.reflector import (
-    Reflector,
-    ReflectorStep,
-    Rollback,
-)
+from opsdk.cache.reflector import Reflector, ReflectorStep, Rollback
 from opsdk.cache.registration import Handler, HandlerRegistration
+from opsdk.cache.shared_processor import SharedProcessor
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.cache.unknown_reads import UnknownReads
 from opsdk.errors import (
@@ -54,11 +47,6 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Python 3.11 searches the metaclass for each member of an enum that is named: not for each object.
-_DELETED = DeltaType.DELETED
-
-# Objects of a list whose differences are computed and delivered before other tasks run.
-_SLICE_DELTAS = 500
 # Errors that only an administrator can correct: readers with `fail_fast` get them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
@@ -93,9 +81,6 @@ class Informer(Closing):
     Args:
         source: lists and watches.
         options: see `InformerOptions`.
-
-    Attributes:
-        source: lists and watches.
     """
 
     def __init__(self, source: ListerWatcher, options: InformerOptions | None = None) -> None:
@@ -110,18 +95,18 @@ class Informer(Closing):
         handler_error, rollback."""
         self.source = source
         self._failures = FunctionFailures(self.name)
-        self._registrations: dict[HandlerRegistration, None] = {}
-        self._deliveries: Counter[str] = Counter()
         self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
+        self._processor = SharedProcessor(
+            self.name, self.store, tasks=self._tasks, counts=self.counts, failures=self._failures
+        )
         self._started = False
         self._closed = False
-        self._synced = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
+        """Set, and replaced, after each list, failure and close."""
         self._loop = ListWatchLoop(
             self.name,
             source,
             self.reflector,
-            self.store,
             counts=self.counts,
             deliver=self._deliver_step,
             apply=self._apply_step,
@@ -157,7 +142,7 @@ class Informer(Closing):
         self._loop.watch_lost_at = monotonic()
         self._tasks.start(self._loop.run(), name="reflect")
         if self.options.resync:
-            self._tasks.start(self._resync_handlers(), name="resync")
+            self._tasks.start(self._processor.resync(self.options.resync), name="resync")
         if self.options.lag_interval is not None:
             self._tasks.start(self._lag.run(self.options.lag_interval), name="lag")
 
@@ -169,12 +154,12 @@ class Informer(Closing):
     @property
     def has_synced(self) -> bool:
         """Whether the initial list is in the store."""
-        return self._synced
+        return self.reflector.synced
 
     @property
     def is_forbidden(self) -> bool:
         """Whether the server forbids the initial list."""
-        return not self._synced and isinstance(self.last_error, ForbiddenError)
+        return not self.has_synced and isinstance(self.last_error, ForbiddenError)
 
     @property
     def last_error(self) -> OpsdkError | None:
@@ -188,7 +173,7 @@ class Informer(Closing):
         lost = 0.0 if has_watch else now - self._loop.watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
-        elif not self._synced:
+        elif not self.has_synced:
             state = InformerState.SYNCING
         else:
             state = InformerState.STALE if lost > self.options.stale_after else InformerState.CURRENT
@@ -228,39 +213,27 @@ class Informer(Closing):
         """
         try:
             async with asyncio.timeout(timeout):
-                while not self._synced and not self._closed:
+                while not self.has_synced and not self._closed:
                     if fail_fast and isinstance(self.last_error, _DENIALS):
                         raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
-                    await self._wait_for_change()
+                    await self._changed.wait()
         except TimeoutError:
             detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflector.state.value})"
             raise CacheSyncError(
                 f"timed out after {timeout or 0:g} s waiting for the list of {self.name}{detail}"
             ) from self.last_error
-        if not self._synced:
+        if not self.has_synced:
             raise CacheError(f"the informer for {self.name} was closed before its list was complete")
 
-    async def _wait_for_change(self) -> None:
-        """Return after the next list, failure or close."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-
     def _notify(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        """Wake the callers of `wait_synced`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def aclose(self) -> None:
         """Stop watching. Handlers are no longer called; waiting readers get a `CacheError`. Idempotent."""
         self._closed = True
-        for registration in tuple(self._registrations):
-            registration.remove()
+        self._processor.close()
         self._notify()
         await self._tasks.aclose()
 
@@ -275,41 +248,21 @@ class Informer(Closing):
         Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` is
         True once all are delivered.
         """
-        registration = HandlerRegistration(
-            functools.partial(self.call_handler, handler),
-            name=self._delivery_name(handler),
-            resync=resync,
-            start_task=lambda coro: self._tasks.start(coro, name="deliver"),
-            on_remove=lambda removed: self._registrations.pop(removed, None),
-        )
-        self._registrations[registration] = None
-        if self._synced:
-            entries = self.store.entries(own_writes=False)
-            registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
+        registration = self._processor.add(handler, resync=resync)
+        if self.has_synced:
+            registration.deliver(self.initial_deltas())
             registration.complete_initial()
         return registration
 
-    def _delivery_name(self, handler: Handler) -> str:
-        """Return a name that a replay of the process gives too: its handlers may be added in another order."""
-        function = getattr(handler, "__qualname__", type(handler).__name__)
-        self._deliveries[function] += 1
-        return f"{function} {self._deliveries[function]} of {self.name}"
+    def initial_deltas(self) -> Iterator[Delta]:
+        """Iterate over the existing objects as ADDED, without the results of own writes."""
+        entries = self.store.entries(own_writes=False)
+        return (Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
 
     @property
     def handlers(self) -> int:
         """The number of registered handlers."""
-        return len(self._registrations)
-
-    def call_handler(self, handler: Handler, delta: Delta) -> None:
-        """Call a handler. An error is counted and logged, and stops neither other handlers nor the watch."""
-        try:
-            handler(delta)
-        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-            failure = contain(error)
-            self.counts["handler_error"] += 1
-            self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, failure)
-        if delta.change is _DELETED:
-            self._failures.forget(delta.entry.key)
+        return len(self._processor.registrations)
 
     # -------------------------------------------------------------- deltas
     def on_rollback(self, resource_version: str) -> None:
@@ -320,66 +273,42 @@ class Informer(Closing):
         """Report the problems of a watch event, and deliver its deltas to the handlers."""
         if step.problems:
             self._report_problems(step.problems)
-        for registration in tuple(self._registrations):
+        for registration in self._processor.registrations:
             registration.deliver(step.deltas)
         if self.store.own.shown_own_changes:
             self.own_writes.measure_shown()
 
     async def _apply_step(self, step: ReflectorStep) -> None:
-        """Deliver a step. At the end of a list, wake who waits for the sync, and deliver the differences."""
+        """Deliver a step. At the end of a list, wake the callers of `wait_synced`, and deliver the differences."""
         if not step.synced:
             self._deliver_step(step)
             return
         if step.problems:
             self._report_problems(step.problems)
-        registrations = tuple(self._registrations)
-        self._loop.last_contact_at = monotonic()
+        registrations = self._processor.registrations
         self.counts["synced"] += 1
-        first, self._synced = not self._synced, True
+        is_first = self.counts["synced"] == 1
         if step.rollback is not None:
             self._report_rollback(step.rollback)
         self._notify()
         if step.replaced is not None:
-            await self._deliver_replaced(step.replaced, registrations)
+            await self._processor.deliver_replaced(step.replaced, registrations)
             self.own_writes.skip_shown()  # a list after a gap does not show the watch's delay
-        if first:
+        if is_first:
             for registration in registrations:
                 registration.complete_initial()
-
-    async def _deliver_replaced(
-        self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]
-    ) -> None:
-        """Deliver the differences of a list in slices. Handlers added in the meantime got the whole list."""
-        deltas: list[Delta] = []
-        for number, more in enumerate(replaced, 1):
-            deltas += more
-            if number % _SLICE_DELTAS == 0:
-                for registration in registrations:
-                    registration.deliver(deltas)
-                deltas = []
-                await asyncio.sleep(0)
-        for registration in registrations:
-            registration.deliver(deltas)
-
-    async def _resync_handlers(self) -> None:
-        period = self.options.resync * loop_random().uniform(0.9, 1.1)
-        while True:
-            await named_sleep(f"resync {self.name}", period)
-            if registrations := [r for r in self._registrations if r.resync]:
-                entries = list(self.store.entries(own_writes=False))
-                for registration in registrations:
-                    registration.deliver(
-                        Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True) for entry in entries
-                    )
 
     # -------------------------------------------------------------- errors
     def _on_failure(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
         self._notify()
-        # Missing permissions need an administrator; other errors usually recover. An expired
-        # watch is expected, for example after a change of a definition: a complete list follows.
-        levels = {ForbiddenError: logging.ERROR, GoneError: logging.INFO}
-        level = next((levels[kind] for kind in levels if isinstance(error, kind)), logging.WARNING)
+        level = logging.WARNING
+        if isinstance(error, ForbiddenError):
+            level = (
+                logging.ERROR
+            )  # an administrator has to grant the permission; other errors usually end by themselves
+        elif isinstance(error, GoneError):
+            level = logging.INFO  # expected, for example after a change of a definition: a complete list follows
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
 
     def _report_rollback(self, rollback: Rollback) -> None:
@@ -407,4 +336,4 @@ class Informer(Closing):
         log.critical("%s ended: %r", task, error, exc_info=error)
 
     def __repr__(self) -> str:
-        return f"<Informer {self.name}: {self.reflector!r}, {len(self._registrations)} handlers>"
+        return f"<Informer {self.name}: {self.reflector!r}, {self.handlers} handlers>"

@@ -24,7 +24,6 @@ from opsdk.cache.reflector import (
     Wait,
     WatchFrom,
 )
-from opsdk.cache.store import InformerStore
 from opsdk.errors import DeadlineError, ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -46,7 +45,6 @@ class ListWatchLoop:
         name: of the source, for the log.
         source: lists and watches.
         reflector: decides what is next.
-        store: of the reflector.
         counts: gets ``list``, ``watch`` and ``event``.
         deliver: called with the step of each watch event, in order.
         apply: called with each other step: of a list, and those with a next action.
@@ -62,7 +60,6 @@ class ListWatchLoop:
         name: str,
         source: ListerWatcher,
         reflector: Reflector,
-        store: InformerStore,
         *,
         counts: Counter[str],
         deliver: Callable[[ReflectorStep], None],
@@ -72,7 +69,6 @@ class ListWatchLoop:
         self._name = name
         self._source = source
         self._reflector = reflector
-        self._store = store
         self._counts = counts
         self._deliver, self._apply = deliver, apply
         self._on_failure = on_failure
@@ -119,13 +115,15 @@ class ListWatchLoop:
                 action = await self._next(self._reflector.on_unexpected_error(unexpected, now=monotonic()))
 
     async def _next(self, step: ReflectorStep) -> Action:
+        if step.synced:
+            self.last_contact_at = monotonic()
         await self._apply(step)
         assert step.next is not None
         return step.next
 
     async def _check_revision(self) -> Action:
         self._reflector.on_list_start()
-        newest, version = self._store.newest_entry(), ""
+        newest, version = self._reflector.store.newest_entry(), ""
         limit = asyncio.timeout(_CHECK_TIMEOUT)
         try:
             async with limit:
@@ -201,13 +199,7 @@ class ListWatchLoop:
         except TimeoutError:
             if not limit.expired():
                 raise
-            if self._rollback_version and self._reflector.state is ReflectorState.WATCHING:
-                version, self._rollback_version = self._rollback_version, ""
-                self._record_watch_lost()
-                step = self._reflector.on_rollback(version, now=monotonic())
-                self._on_failure("watch", self._reflector.last_error)
-                return await self._next(step)
-            return await self._next(self._reflector.on_list_timeout(now=monotonic()))
+            return await self._next(self._end_by_timeout())
         except OpsdkError as error:
             self._record_watch_lost()
             self._on_failure("watch", error)
@@ -225,6 +217,16 @@ class ListWatchLoop:
         self._watching = limit
         if self._rollback_version:
             limit.reschedule(monotonic())
+
+    def _end_by_timeout(self) -> ReflectorStep:
+        """Return the step after `on_rollback` has ended a watch, or a streaming list has made no progress."""
+        if not self._rollback_version or self._reflector.state is not ReflectorState.WATCHING:
+            return self._reflector.on_list_timeout(now=monotonic())
+        version, self._rollback_version = self._rollback_version, ""
+        self._record_watch_lost()
+        step = self._reflector.on_rollback(version, now=monotonic())
+        self._on_failure("watch", self._reflector.last_error)
+        return step
 
     def _record_watch_lost(self) -> None:
         now = monotonic()

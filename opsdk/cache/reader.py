@@ -69,12 +69,15 @@ class CachedReader:
         raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
     async def _synced_kind(self, operation: Get | List, namespace: str) -> CachedKind:
+        limit = operation.options.max_staleness
+        if limit is None and (synced := self.cache.synced(operation.kind)) is not None:
+            return synced
         self.cache.check_running()
         cached = self.cache.existing(operation.kind) or await self.cache.informer_for(operation.kind, implicitly=True)
         if not cached.has_synced:
             # Not for other namespaces: the server may deny their lists forever.
             await cached.wait_synced(self.cache.options.sync_timeout, fail_fast=True, namespace=namespace)
-        if (limit := operation.options.max_staleness) is not None:
+        if limit is not None:
             for health in cached.health():
                 if health.seconds_since_contact is None or health.seconds_since_contact > limit:
                     raise StaleCacheError(f"the cache is older than {limit:g} s: {health}") from health.last_error

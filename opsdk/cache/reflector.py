@@ -100,14 +100,17 @@ class CheckRevision(msgspec.Struct, frozen=True):
     """Next action: list one object and get the newest one, to learn whether the server went back."""
 
 
+NextRequest = ListPage | WatchFrom | CheckRevision
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Next action: wait `seconds`, then do `then`."""
 
     seconds: float
-    then: ListPage | WatchFrom | CheckRevision
+    then: NextRequest
 
 
-Action = ListPage | WatchFrom | CheckRevision | Wait
+Action = NextRequest | Wait
 
 
 class Rollback(msgspec.Struct, frozen=True):
@@ -123,13 +126,14 @@ class Rollback(msgspec.Struct, frozen=True):
 
 
 class ReflectorStep(msgspec.Struct, gc=False):
-    """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
+    """The effects of an input: deltas, failures of objects, and the next action.
 
     Attributes:
         deltas: of a watch event.
         replaced: of a list, computed while the caller iterates; see `InformerStore.replace`.
         problems: objects that do not decode, and functions that failed.
-        next: the next action.
+        next: the next action; None to continue to read.
+        synced: True at the end of a list: the store is complete.
         rollback: at the end of a list: the server went back since the last one.
     """
 
@@ -138,7 +142,6 @@ class ReflectorStep(msgspec.Struct, gc=False):
     problems: Sequence[Problem] = ()
     next: Action | None = None
     synced: bool = False
-    """True at the end of a list: the store is complete."""
     rollback: Rollback | None = None
 
 
@@ -156,6 +159,12 @@ class Reflector:
         list_bytes: memory of a whole list: its JSON, and half a kilobyte for each object.
         backoff: delays after failures; the defaults are client-go's.
         expected: the kind of the objects; events with another one are skipped.
+
+    Attributes:
+        state: see `ReflectorState`.
+        resource_version: everything up to it is in the store; empty before the first list.
+        last_error: the failure that the reflector recovers from; None while it watches.
+        synced: whether a list was complete.
     """
 
     def __init__(
@@ -172,7 +181,6 @@ class Reflector:
         self.state = _LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
-        """The failure that the reflector recovers from; None while it watches."""
         self.synced = False
         self._page_size = page_size
         self._watch_list = watch_list
@@ -288,14 +296,14 @@ class Reflector:
             newest: the newest object of the store.
             resource_version: that object's version on the server; empty if it does not exist.
         """
-        behind = self._is_behind(meta.resource_version)
-        if not behind and newest is not None:
-            # A restored server may have passed the old resource version again. Then the newest object shows it.
-            revision = revision_of(newest.resource_version) or 0
-            behind = bool(resource_version) and (revision_of(resource_version) or revision) < revision
+        went_back = self._is_behind(meta.resource_version)
+        if not went_back and newest is not None:
             if not resource_version:
                 return ReflectorStep(next=self._begin_list())  # deleted, or lost
-        if behind:
+            # A restored server may have passed the old resource version again. Then the newest object shows it.
+            revision = revision_of(newest.resource_version) or 0
+            went_back = (revision_of(resource_version) or revision) < revision
+        if went_back:
             self._went_back = True
             return ReflectorStep(next=self._begin_list())
         return ReflectorStep(next=self._watch())
@@ -329,40 +337,40 @@ class Reflector:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
         return self.state is _WATCHING and self._history.works(now)
 
-    def on_event(self, kind: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
+    def on_event(self, event_type: str, data: bytes, *, now: float, head: ObjectHead | None = None) -> ReflectorStep:
         """A watch event has arrived.
 
         Args:
-            kind: type of the event.
+            event_type: such as ``ADDED``.
             data: the object as JSON.
             now: the time.
             head: the decoded head of `data`, if the caller has it.
         """
-        if kind == "ERROR":
+        if event_type == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
-        is_object = kind != "BOOKMARK"
+        is_object = event_type != "BOOKMARK"
         self._history.received(is_object=is_object, in_list=self.state is not _WATCHING)
-        return self._on_object(kind, data, now, head) if is_object else self._on_bookmark(data, now)
+        return self._on_object(event_type, data, now, head) if is_object else self._on_bookmark(data, now)
 
-    def _on_object(self, kind: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
+    def _on_object(self, event_type: str, data: bytes, now: float, head: ObjectHead | None) -> ReflectorStep:
         """Handle an event with an object: one of another kind, of a streaming list, undecodable, or a change."""
         meta: HeadMeta | None = None
         try:
             head = head or decode_head(data)
-            meta, api_version, name = head.metadata, head.api_version, head.kind
+            meta, api_version, kind = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.
             identity = _decode_lenient(data, _TypeMeta)
-            api_version, name = identity.api_version, identity.kind
+            api_version, kind = identity.api_version, identity.kind
         expected = self._expected
-        if expected is not None and name and (name, api_version) != (expected.kind, expected.api_version):
+        if expected is not None and kind and (kind, api_version) != (expected.kind, expected.api_version):
             # The server sent another kind, such as a Status or a Table.
-            stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {name}")
+            stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {kind}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
         if self.state is _LISTING:
             # Changes during a streaming list come between its objects.
-            if kind == "DELETED":
+            if event_type == "DELETED":
                 self._replacement.discard(peek_key(data))
             else:
                 self._add_item(data, meta)
@@ -370,18 +378,12 @@ class Reflector:
         try:
             entry = self.store.make_entry(data, meta)
         except DecodeError as error:
-            # The resource version still advances, and a deletion still deletes.
-            key = peek_key(data)
-            self._problems.append(Problem(key, error))
-            deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-            version = _bookmark_of(data).resource_version
-            deltas += self._advance(version, revision_of(version))
-            return self._step(deltas)
+            return self._on_undecodable(event_type, data, error)
         revision = revision_of(entry.resource_version)
-        if kind == "DELETED":
+        if event_type == "DELETED":
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
-        elif kind in ("ADDED", "MODIFIED"):
+        elif event_type in ("ADDED", "MODIFIED"):
             if self.store.size(OBJECT_BYTES) > self._list_bytes:
                 raise self._too_much("cache")
             deltas = self.store.put(entry, watched=True)
@@ -390,10 +392,19 @@ class Reflector:
                 step.deltas = deltas
                 return step
         else:
-            self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {kind!r}")))
+            self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {event_type!r}")))
             deltas = ()
         lost = self._advance(entry.resource_version, revision)
         return self._step((*deltas, *lost) if lost else deltas)
+
+    def _on_undecodable(self, event_type: str, data: bytes, error: DecodeError) -> ReflectorStep:
+        """Report an object that does not decode. The resource version still advances, and a deletion still deletes."""
+        key = peek_key(data)
+        self._problems.append(Problem(key, error))
+        deltas = self.store.remove(key, final_state_unknown=True) if event_type == "DELETED" else ()
+        version = _bookmark_of(data).resource_version
+        deltas += self._advance(version, revision_of(version))
+        return self._step(deltas)
 
     def on_rollback(self, resource_version: str, *, now: float) -> ReflectorStep:
         """The resource version of an event, a bookmark or an own write went back: list again.
@@ -486,12 +497,12 @@ class Reflector:
         self._history.ended(now)
         return ReflectorStep(next=self._wait(now, problem, self._begin_list(watch_list=False)))
 
-    def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom | CheckRevision) -> Wait:
+    def _wait(self, now: float, error: OpsdkError, then: NextRequest) -> Wait:
         self.state = ReflectorState.BACKING_OFF
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         return Wait(max(self._backoff.next(now), retry_after or 0.0), then)
 
-    def after_wait(self, then: ListPage | WatchFrom | CheckRevision) -> ListPage | WatchFrom | CheckRevision:
+    def after_wait(self, then: NextRequest) -> NextRequest:
         """The wait is over."""
         lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
         self.state = _LISTING if lists else _WATCHING

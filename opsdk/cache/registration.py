@@ -36,6 +36,10 @@ class HandlerRegistration:
         resync: whether the handler gets resyncs.
         start_task: runs a coroutine as long as the informer.
         on_remove: called once by `remove`.
+
+    Attributes:
+        handler: see above.
+        resync: see above.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class HandlerRegistration:
         on_remove: Callable[[HandlerRegistration], object],
     ) -> None:
         self.resync = resync
-        self._handler = handler
+        self.handler = handler
         self._name = name
         self._start_task = start_task
         self._on_remove = on_remove
@@ -74,7 +78,7 @@ class HandlerRegistration:
         """Call the handler for each delta, after those that still wait."""
         if isinstance(deltas, tuple) and len(deltas) <= _MAX_UNSLICED and not self._backlog and not self._removed:
             for delta in deltas:  # an event of a watch: no slices are needed
-                self._handler(delta)
+                self.handler(delta)
         else:
             self._enqueue(iter(deltas))
 
@@ -115,7 +119,7 @@ class HandlerRegistration:
             elif (delta := next(first, None)) is None:
                 self._backlog.popleft()
             else:
-                self._handler(delta)
+                self.handler(delta)
                 if slicer.add(delta.entry.size):
                     break
         return bool(self._backlog)

@@ -44,12 +44,7 @@ from opsdk.event.sources import EventSource
 from opsdk.queue.core import QueueItem
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.failures import FunctionFailure
-from opsdk.telemetry.records import (
-    ControllerPaused,
-    Hooks,
-    TelemetryHook,
-    Workers,
-)
+from opsdk.telemetry.records import ControllerPaused, Hooks, TelemetryHook, Workers
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -162,7 +157,7 @@ class Controller:
         self._start_called = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
-        """Return the option of this name."""
+        """Return `ControllerOptions.needs_leader_election`."""
         return self.options.needs_leader_election
 
     async def watch(self, source: EventSource) -> None:
@@ -186,9 +181,7 @@ class Controller:
         Requests wait in the queue, including those for finalizers of objects that are being deleted.
         """
         self._pause = pause
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        self._cancel_pause_timer()
         if pause is not None and pause.until is not None:
             seconds = max((pause.until - utc_now()).total_seconds(), 0.0)
             self._pause_timer = asyncio.get_running_loop().call_later(seconds, self.pause, None)
@@ -199,6 +192,11 @@ class Controller:
             self.queue.pause()
         else:
             self.queue.resume()
+
+    def _cancel_pause_timer(self) -> None:
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         return {
@@ -289,9 +287,7 @@ class Controller:
     async def _shut_down(self) -> None:
         self.state = ControllerState.STOPPED
         self._slow_reconciles.close()
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        self._cancel_pause_timer()
         self.queue.shut_down()
         await self.sources.close()
 

@@ -32,7 +32,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Seconds until a retry where the rate limiter or the guard itself raises.
+# Seconds until a retry where the rate limiter or `retry_after_error` itself raises.
 _RETRY_WITHOUT_LIMITER = 60.0
 
 
@@ -56,9 +56,9 @@ class RequestProcessor:
         self._cluster_name = parts.cluster.name if parts.cluster is not None else ""
 
     def retry_after_error(self, queue_item: QueueItem[Any], error: BaseException) -> None:
-        """Log, count and queue again a request whose error no attempt holds.
+        """Log and count an error outside of the reconcile, and queue its request again.
 
-        The error is that of a request without a text, of a rate limiter, of a hook: the worker continues.
+        For example, a hook or the rate limiter raises, or the ``__str__`` of the request.
         """
         self._report(error)
         cause = ReconcileCause("retry", detail=shorten_error(error))
@@ -70,9 +70,9 @@ class RequestProcessor:
         self._parts.queue.add(queue_item.item, after=wait, priority=queue_item.priority, cause=cause)
 
     def recover(self, queue_item: QueueItem[Any], error: BaseException) -> None:
-        """Queue a request again whose guard has raised, or the queue at the end of its pass; then log and count it.
+        """Queue a request again after `retry_after_error` or `WorkQueue.done` has raised; then log and count the error.
 
-        Whatever is raised here too is logged: it must not end the worker.
+        What is raised here is logged: it must not end the worker.
         """
         steps = (
             partial(self._parts.queue.recover, queue_item.item, after=_RETRY_WITHOUT_LIMITER),
@@ -89,9 +89,14 @@ class RequestProcessor:
         """Log and count an error outside of the reconciler."""
         text, _ = describe(error)
         log.error("controller %s failed outside its reconciler, retrying: %s", self._parts.name, text, exc_info=error)
-        outcome, panicked = ReconcileOutcome.ERROR, is_panic(error)
         self._parts.hook.record(
-            Reconciled(controller=self._parts.name, result=outcome, seconds=0.0, panicked=panicked, error=error)
+            Reconciled(
+                controller=self._parts.name,
+                result=ReconcileOutcome.ERROR,
+                seconds=0.0,
+                panicked=is_panic(error),
+                error=error,
+            )
         )
 
     def wait_in_hot_loop(self, queue_item: QueueItem[Any]) -> bool:

@@ -68,14 +68,17 @@ class WorkerPool:
         pending = [worker for worker in self.tasks if not worker.done()]
         if not pending:
             return
-        stuck = ", ".join(str(item) for item in self._queue.core.processing())
-        log.warning("controller %s cancels reconciles that did not finish in time: %s", self._name, stuck)
+        log.warning("controller %s cancels reconciles that did not finish in time: %s", self._name, self._processing())
         self._are_cancelled = True
         for worker in pending:
             worker.cancel()
         if await wait_ended(pending, _CANCEL_GRACE):
-            stuck = ", ".join(str(item) for item in self._queue.core.processing())
-            raise ShutdownTimeoutError(f"controller {self._name}: reconciles ignore their cancellation: {stuck}")
+            raise ShutdownTimeoutError(
+                f"controller {self._name}: reconciles ignore their cancellation: {self._processing()}"
+            )
+
+    def _processing(self) -> str:
+        return ", ".join(map(str, self._queue.core.processing()))
 
     async def _work(self, requests: RequestProcessor) -> None:
         task = asyncio.current_task()
@@ -95,7 +98,9 @@ class WorkerPool:
                 try:
                     # For the watchdog and the debug page.
                     task.set_name(f"{self._name}/reconcile {queue_item.item}")
-                    if queue_item.item not in requests.hot_loops.rows or not requests.wait_in_hot_loop(queue_item):
+                    if queue_item.item not in requests.hot_loops.own_passes or not requests.wait_in_hot_loop(
+                        queue_item
+                    ):
                         await requests.reconcile(queue_item)
                 except BaseException as error:
                     if not self.is_contained(error, task, before):

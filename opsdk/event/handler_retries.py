@@ -181,6 +181,22 @@ class HandlerRetries:
         elif retries.last_success is None:
             retries.last_success = handled
 
+    async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
+        """Try the merged event, then its last step. Returns the event that succeeded, or None."""
+        if retries.last_success is not None:
+            return retries.last_success if await self._try(retries.last_success) else None
+        merged, last = retries.merged(), retries.events[-1].event
+        for event in (merged,) if merged is last else (merged, last):
+            if await self._try(event):
+                retries.waits.reset()
+                return event
+        return None
+
+    def _give_up(self, retries: _PendingRetries, item: _PendingEvent, reason: str) -> None:
+        retries.events.remove(item)
+        self._counts["given_up"] += 1
+        log.error("source %s drops %s: %s", self._name, item.event.view, reason)
+
     # -------------------------------------------------------------- failed events of deleted objects
     def _wait_deleted(self, key: ObjectKey, retries: _PendingRetries) -> None:
         wait = retries.waits.next(monotonic())
@@ -192,7 +208,7 @@ class HandlerRetries:
             self._deleted_task = self._tasks.start(self._retry_deleted(), name="retry deleted objects")
 
     async def _retry_deleted(self) -> None:
-        """Call the function again for the deleted objects that are due, one after the other."""
+        """Try the events of the deleted objects that are due, one object after the other."""
         while self._due:
             key = self._due.popleft()
             retries = self.pending.get(key)
@@ -209,22 +225,6 @@ class HandlerRetries:
             else:
                 self._wait_deleted(key, retries)
         self._deleted_task = None
-
-    async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
-        """Try the merged event, then its last step. Returns the event that succeeded, or None."""
-        if retries.last_success is not None:
-            return retries.last_success if await self._try(retries.last_success) else None
-        merged, last = retries.merged(), retries.events[-1].event
-        for event in (merged,) if merged is last else (merged, last):
-            if await self._try(event):
-                retries.waits.reset()
-                return event
-        return None
-
-    def _give_up(self, retries: _PendingRetries, item: _PendingEvent, reason: str) -> None:
-        retries.events.remove(item)
-        self._counts["given_up"] += 1
-        log.error("source %s drops %s: %s", self._name, item.event.view, reason)
 
     def _drop_deleted(self, key: ObjectKey) -> None:
         """Retry the events of a deleted object no longer."""

@@ -53,7 +53,7 @@ class Player:
         """One pass, caused by the last write or by `cause`. Returns the seconds that it had to wait."""
         causes = [cause or event(self.version)]
         waited = 0.0
-        while "a" in self.loops.rows and (wait := self.loops.begins("a", causes, self.now)):
+        while "a" in self.loops.own_passes and (wait := self.loops.begins("a", causes, self.now)):
             self.now += wait
             waited += wait
         self.version += 1
@@ -81,7 +81,7 @@ def test_a_loop_is_described_while_it_lasts() -> None:
     player.act(FOREIGN)
     for _ in range(11):
         player.act()
-        assert player.loops.descriptions(10) == [] or player.loops.rows["a"].delay
+        assert player.loops.descriptions(10) == [] or player.loops.own_passes["a"].delay
     (text,) = player.loops.descriptions(10)
     assert text.startswith("a reconciled itself 11 times: patch v1, Kind=ConfigMap default/a: 200 -> 12, then")
     assert text.endswith("each pass waits 1 s")
@@ -125,7 +125,7 @@ def test_a_foreign_cause_beside_an_own_one_is_foreign() -> None:
     loops = HotLoops(1)
     loops.ended("a", [write(2)], 0.0)
     assert loops.begins("a", [event(2), FOREIGN], 0.0) == 0.0
-    assert loops.rows == {}
+    assert loops.own_passes == {}
 
 
 def test_events_that_are_own_by_their_flag_count() -> None:
@@ -134,7 +134,7 @@ def test_events_that_are_own_by_their_flag_count() -> None:
     reports = []
     for number in range(10):
         loops.ended("a", [write(2 * number)], 0.0)
-        if "a" in loops.rows and loops.rows["a"].delay:
+        if "a" in loops.own_passes and loops.own_passes["a"].delay:
             reports.append(number)
         loops.begins("a", [event(2 * number + 1, own=True)], 1e6 * number)
     assert reports
@@ -154,10 +154,10 @@ def test_lost_answers_hide_no_loop() -> None:
     assert report.passes == 11
     loops.ended("b", [lost], 0.0)
     assert loops.begins("b", [retry], 0.0) == 0.0
-    assert "b" not in loops.rows
+    assert "b" not in loops.own_passes
     loops.ended("b", [lost], 0.0)
     assert loops.begins("b", [event(7, "default/other"), retry], 0.0) == 0.0
-    assert "b" not in loops.rows
+    assert "b" not in loops.own_passes
 
 
 def test_progress_that_ends_is_no_loop() -> None:
@@ -167,7 +167,7 @@ def test_progress_that_ends_is_no_loop() -> None:
     for _ in range(9):
         player.act()
     player.act(writes=False)
-    assert player.loops.rows == {}
+    assert player.loops.own_passes == {}
     assert player.reports == []
 
 
@@ -197,9 +197,9 @@ def test_no_memory_grows_with_the_names_of_requests() -> None:
     loops = HotLoops(10)
     for number in range(20_000):
         loops.ended(number, [write(number)], 0.0)
-    assert len(loops.rows) == 10_000
+    assert len(loops.own_passes) == 10_000
     loops.ended("new", [write(1)], 181.0)
-    assert list(loops.rows) == ["new"]
+    assert list(loops.own_passes) == ["new"]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 5)), max_size=200))

@@ -46,8 +46,8 @@ _WALKED = tuple(
 # More than the calls of the longest first pass, which the test checks.
 CALLS = 780
 
-# More than the calls of the guard and of `WorkQueue.done`, which the test checks.
-GUARD_CALLS, DONE_CALLS = 90, 20
+# More than the calls of `retry_after_error` and of `WorkQueue.done`, which the test checks.
+RETRY_CALLS, DONE_CALLS = 90, 20
 
 
 @cache
@@ -150,11 +150,11 @@ class RaisingWalk:
             yield
 
 
-class GuardWalk(RaisingWalk):
-    """Raises in one call of the worker's own guard: of `RequestProcessor.retry_after_error`, then `WorkQueue.done`.
+class RetryWalk(RaisingWalk):
+    """Raises in one call of `RequestProcessor.retry_after_error`, then of `WorkQueue.done`.
 
     Args:
-        fails: the first pass of each object raises outside of the reconciler, so the guard runs. Else only `done` does.
+        fails: the first pass of each object raises outside of the reconciler, so both are called. Else only `done` is.
     """
 
     def __init__(self, *, fails: bool) -> None:
@@ -300,21 +300,21 @@ async def test_whatever_raises_while_an_object_is_reconciled(
 @pytest.mark.slow
 @pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
-@pytest.mark.parametrize("fails", [True, False], ids=["guard and done", "done"])
+@pytest.mark.parametrize("fails", [True, False], ids=["retry and done", "done"])
 @pytest.mark.parametrize("fairness", [None, Fairness()], ids=["in order", "fair"])
-async def test_whatever_raises_in_the_guard_of_a_worker(
+async def test_whatever_raises_while_a_worker_queues_a_retry(
     fails: bool, fairness: Fairness | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The guard and the end of a pass are guarded too: the worker goes on, and the object is retried and counted."""
+    """An exception there, or at the end of a pass, ends no worker: the object is retried and counted."""
     caplog.set_level(logging.CRITICAL)
-    operator, outcomes, walk = Operator("boxes"), Outcomes(), GuardWalk(fails=fails)
+    operator, outcomes, walk = Operator("boxes"), Outcomes(), RetryWalk(fails=fails)
 
     @operator.reconciler(Box, options=ControllerOptions(fairness=fairness))
     async def reconcile(obj: Box, ctx: Context) -> None:
         async with ctx.status(obj) as patch:
             patch.status.size = obj.spec.size
 
-    names = [f"box-{number}" for number in range(GUARD_CALLS if fails else DONE_CALLS)]
+    names = [f"box-{number}" for number in range(RETRY_CALLS if fails else DONE_CALLS)]
     async with environment.Environment(crds=[crd_for(Box)]) as env, Cluster(env.config) as outside:
         client = outside.uncached
         for name in names:
@@ -331,7 +331,7 @@ async def test_whatever_raises_in_the_guard_of_a_worker(
                 assert [b.metadata.name for b in boxes if b.status is None or b.status.size != size] == []
         # The queue logs what its hooks raise, and continues.
         assert outcomes.failures > len(walk.raised) // 2 > 4
-        assert names[-1] not in walk.raised, "the guard has more calls than there are objects"
+        assert names[-1] not in walk.raised, "there are more calls than objects"
         await stopped(task)
 
 

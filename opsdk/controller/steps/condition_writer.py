@@ -104,28 +104,10 @@ class ConditionWriter:
         for attempt in range(_TRIES):
             if obj is None:
                 obj = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
-            if obj is None:
+            if obj is None or (patch := self._patch(ctx, obj, desired)) is None:
                 return
-            # As a tree: items of other controllers keep fields that opsdk's `Condition` does not have.
-            conditions = (to_dict(obj).get("status") or {}).get("conditions") or []
-            place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
-            own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
-            generation = obj.metadata.generation
-            if desired.is_shown_by(own[0] if own else None, generation) or self._is_sent(ctx, obj.metadata.uid):
-                return
-            condition = Condition(
-                type=self._condition,
-                status=desired.status,
-                reason=desired.reason,
-                message=desired.message,
-                observed_generation=generation,
-            )
-            place_condition(own, condition)
-            conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
-            patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:
-                body = patch | {"status": {"conditions": conditions}}
-                await ctx.client.status().patch(obj, OwnStatusPatch(PatchType.MERGE, body))
+                await ctx.client.status().patch(obj, patch)
             except NotFoundError:
                 return
             except ConflictError:
@@ -133,9 +115,30 @@ class ConditionWriter:
                     raise
                 obj = None
             else:
-                written = (desired.status, desired.reason, desired.message)
-                self._written.remember(obj.metadata.uid, written)
+                self._written.remember(obj.metadata.uid, (desired.status, desired.reason, desired.message))
                 return
+
+    def _patch(self, ctx: Context, obj: Any, desired: DesiredCondition) -> OwnStatusPatch | None:
+        """Return the patch that sets the condition; None if the object shows it, or the reconciler has set it."""
+        # As a tree: items of other controllers keep fields that opsdk's `Condition` does not have.
+        conditions = (to_dict(obj).get("status") or {}).get("conditions") or []
+        types = [item.get("type") for item in conditions]
+        place = types.index(self._condition) if self._condition in types else len(types)
+        own = [msgspec.convert(item, Condition) for item in conditions[place : place + 1]]
+        generation = obj.metadata.generation
+        if desired.is_shown_by(own[0] if own else None, generation) or self._is_sent(ctx, obj.metadata.uid):
+            return None
+        condition = Condition(
+            type=self._condition,
+            status=desired.status,
+            reason=desired.reason,
+            message=desired.message,
+            observed_generation=generation,
+        )
+        place_condition(own, condition)
+        conditions[place : place + 1] = to_builtins(own)
+        body = {"metadata": {"resourceVersion": obj.metadata.resource_version}, "status": {"conditions": conditions}}
+        return OwnStatusPatch(PatchType.MERGE, body)
 
     def _is_sent(self, ctx: Context, uid: str) -> bool:
         """Whether a request of the reconciler has set the condition.

@@ -2,7 +2,7 @@
 
 A pass is own if each of its causes is the event of an own write: one that this process sent as a whole, or one of the
 pass before it. 100 own passes in a row, besides one in a second, are a hot loop: each pass writes, and each write is
-the cause of the next pass. Polls, retries and events of others are foreign causes, which end the row; so does a pass
+the cause of the next pass. Polls, retries and events of others are foreign causes, which end the series; so does a pass
 that writes nothing.
 
 A write whose response was lost has no known version: the next event of its object counts as its own, and a retry
@@ -34,9 +34,9 @@ log = SafeLogger(__name__)
 # Own passes in a second that are not a hot loop, besides the first ones. A token bucket: idle times save nothing.
 _RATE = 1.0
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
-# Seconds after its last pass for which a row is kept: longer than the longest delay.
+# Seconds after its last pass for which own passes are kept: longer than the longest delay.
 _KEEP = 3 * _MAX_DELAY
-_MAX_ROWS = 10_000
+_MAX_REQUESTS = 10_000
 
 
 class HotLoopReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class OwnPasses(msgspec.Struct, gc=False):
 
 
 class HotLoops:
-    """The rows of own passes of one controller.
+    """The own passes of the requests of one controller.
 
     Args:
         limit: own passes in a row that are not a hot loop.
@@ -95,61 +95,61 @@ class HotLoops:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._drops_at = 0.0
-        self.rows: dict[Hashable, OwnPasses] = {}
+        self.own_passes: dict[Hashable, OwnPasses] = {}
         """Requests whose last pass wrote something, those of the newest passes last."""
 
     def begins(self, request: Hashable, causes: Sequence[ReconcileCause], now: float) -> float:
-        """Return the seconds that a pass must wait; 0 if it begins now. Call it for requests in `rows`."""
-        row = self.rows[request]
-        is_lost = any(not sent.status for sent in row.writes)
-        links = [_link(cause, row.writes) for cause in causes if not (is_lost and cause.source == "retry")]
+        """Return the seconds that a pass must wait; 0 if it begins now. Call it for requests in `own_passes`."""
+        own = self.own_passes[request]
+        is_lost = any(not sent.status for sent in own.writes)
+        links = [_link(cause, own.writes) for cause in causes if not (is_lost and cause.source == "retry")]
         if not links or not all(links):
-            del self.rows[request]
+            del self.own_passes[request]
             return 0.0
-        if now < row.next_at:
-            return row.next_at - now
-        row.passes += 1
-        row.level += 1
-        row.chain = links[-1]
+        if now < own.next_at:
+            return own.next_at - now
+        own.passes += 1
+        own.level += 1
+        own.chain = links[-1]
         return 0.0
 
     def ended(self, request: Hashable, requests: Sequence[RequestSent], now: float) -> HotLoopReport | None:
         """Record what a pass sent, and return the hot loop if one was found that is not reported yet."""
-        row = self.rows.pop(request, None)
+        own = self.own_passes.pop(request, None)
         writes = [s for s in requests if s.verb not in ("get", "list") and (s.resource_version or not s.status)]
         if not writes:
             return None
-        if row is None:
-            row = OwnPasses(began_at=now, last_at=now, writes=writes)
-        row.level = max(row.level - (now - row.last_at) * _RATE, 0.0)
-        row.last_at, row.writes = now, writes
-        self.rows[request] = row
-        if now >= self._drops_at or len(self.rows) > _MAX_ROWS:
+        if own is None:
+            own = OwnPasses(began_at=now, last_at=now, writes=writes)
+        own.level = max(own.level - (now - own.last_at) * _RATE, 0.0)
+        own.last_at, own.writes = now, writes
+        self.own_passes[request] = own
+        if now >= self._drops_at or len(self.own_passes) > _MAX_REQUESTS:
             self._drop_old(now)
-        if row.level <= self._limit and not row.delay:
+        if own.level <= self._limit and not own.delay:
             return None
-        is_new = not row.delay
-        row.delay = min(2 * row.delay, _MAX_DELAY) if row.delay else _FIRST_DELAY
-        row.next_at = now + row.delay
+        is_new = not own.delay
+        own.delay = min(2 * own.delay, _MAX_DELAY) if own.delay else _FIRST_DELAY
+        own.next_at = now + own.delay
         if not is_new:
             return None
-        return HotLoopReport(passes=row.passes, seconds=now - row.began_at, delay=row.delay, chain=row.chain)
+        return HotLoopReport(passes=own.passes, seconds=now - own.began_at, delay=own.delay, chain=own.chain)
 
     def descriptions(self, limit: int) -> list[str]:
         """Return the hot loops that last now, in words, at most `limit`. To show them."""
-        hot = ((request, row) for request, row in self.rows.items() if row.delay)
+        hot = ((request, own) for request, own in self.own_passes.items() if own.delay)
         return [
-            f"{request} reconciled itself {row.passes} times: {row.chain}; each pass waits {row.delay:g} s"
-            for request, row in islice(hot, limit)
+            f"{request} reconciled itself {own.passes} times: {own.chain}; each pass waits {own.delay:g} s"
+            for request, own in islice(hot, limit)
         ]
 
     def _drop_old(self, now: float) -> None:
-        while self.rows:
-            request, row = next(iter(self.rows.items()))
-            if now - row.last_at < _KEEP and len(self.rows) <= _MAX_ROWS:
-                self._drops_at = row.last_at + _KEEP  # none is older, and rows only become newer
+        while self.own_passes:
+            request, own = next(iter(self.own_passes.items()))
+            if now - own.last_at < _KEEP and len(self.own_passes) <= _MAX_REQUESTS:
+                self._drops_at = own.last_at + _KEEP  # none is older, and they only become newer
                 return
-            del self.rows[request]
+            del self.own_passes[request]
 
 
 class HotLoopStep:
@@ -159,7 +159,7 @@ class HotLoopStep:
 
     Args:
         controller: its name.
-        loops: the rows of own passes.
+        loops: the own passes.
         hook: receives `HotLoopFound`.
         records_events: the controller has a cluster for the Event.
     """
@@ -174,7 +174,7 @@ class HotLoopStep:
         attempt = await proceed(work)
         requests, item = work.activity.requests, work.queue_item.item
         if _causes_nothing(requests, work.own_changes):
-            self._loops.rows.pop(item, None)
+            self._loops.own_passes.pop(item, None)
         else:
             report = self._loops.ended(item, requests, monotonic())
             if report is not None:

@@ -56,7 +56,7 @@ class PauseGate:
         self.book = PauseBook()
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
-        if not self._always_reads and not self.concerns(work.ctx.request):
+        if not self._always_reads and not self._may_be_paused(work.ctx.request):
             return await proceed(work)
         obj = await work.read()
         # Most controllers have no paused object and no condition: nothing to check.
@@ -65,13 +65,13 @@ class PauseGate:
             or self._writer is not None
             or (obj is not None and PAUSED_ANNOTATION in obj.metadata.annotations)
         ):
-            held = await self.check(obj, work.ctx)
+            held = await self._hold_back(obj, work.ctx)
             if held is not None:
                 return ReconcileAttempt(result=held)
         return await proceed(work)
 
-    def concerns(self, request: Any) -> bool:
-        """Whether the object of a request may be paused, or was: `check` needs it. Reads only the cache."""
+    def _may_be_paused(self, request: Any) -> bool:
+        """Whether the object of a request may be paused, or was, so that it has to be read. Reads only the cache."""
         key: ObjectKey = request.key
         if key in self.book.held or self._writer is not None:
             return True
@@ -83,7 +83,7 @@ class PauseGate:
                 return has_mark(entry.data)
         return False
 
-    async def check(self, obj: Any, ctx: Context) -> HeldBack | None:
+    async def _hold_back(self, obj: Any, ctx: Context) -> HeldBack | None:
         """Return why the request is held back; None if the pass continues.
 
         Args:

@@ -89,7 +89,7 @@ def _restore_controller(controller: Controller, checkpoint: Checkpoint, now: flo
     for own in checkpoint.passes:
         if own.controller == controller.name:
             passes = msgspec.msgpack.decode(own.passes, type=OwnPasses)
-            controller.hot_loops.rows[Request(*own.request)] = passes
+            controller.hot_loops.own_passes[Request(*own.request)] = passes
     for recorded in checkpoint.controllers:
         if recorded.controller == controller.name:
             controller.queue.core.paused = recorded.paused

@@ -69,13 +69,23 @@ class _Placed(msgspec.Struct):
 
 
 class _OpenWatch(msgspec.Struct, eq=False):
-    """A watch that is open; `abort` breaks its connection, `expire` ends it with a 410 event."""
+    """A watch that is open.
+
+    Attributes:
+        path: of its request.
+        abort: breaks its connection.
+        send: passes a message to the client.
+        task: runs the server's application.
+        has_begun: the client has received the head of the response.
+        ended: the client has received a 410 event, and gets nothing more.
+        silent: the client gets nothing more, and does not notice.
+    """
 
     path: str
     abort: Callable[[], None]
     send: Send
     task: asyncio.Task[None] | None = None
-    head: bool = False
+    has_begun: bool = False
     ended: bool = False
     silent: bool = False
 
@@ -87,10 +97,6 @@ class Link:
     Args:
         app: the server's application.
         client: the name of the client, for the record.
-        seed: of the latencies.
-        max_latency: seconds that each message takes at most: the order of messages depends on the seed.
-        hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
-            time moves. 0 for no limit.
         decide: called before each request is sent; it may wait. Returns the fault of `PLACED_AT_WRITES` or the error
             that hits it, or None.
         hold: called before each message of a watch is delivered; it may wait. Returns whether it is delivered.
@@ -100,6 +106,11 @@ class Link:
         on_end: called when a request has ended, also by a fault.
         on_response: called when the server has responded, before the client receives the response.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
+        seed: of the latencies.
+        max_latency: seconds that each message takes at most: the order of messages depends on the seed.
+        hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
+            time moves. 0 for no limit.
+        dead: see `kill`.
     """
 
     app: App
@@ -116,17 +127,16 @@ class Link:
     max_latency: float = 0.01
     hot_requests: int = 30
     dead: bool = False
-    _windows: list[_Window] = field(default_factory=list)
-    _watches: list[_OpenWatch] = field(default_factory=list)
-    _aborts: dict[int, Callable[[], None]] = field(default_factory=dict)
-    _compacted: set[str] = field(default_factory=set)
-    _hidden: dict[str, asyncio.Event] = field(default_factory=dict)
-    _slow: dict[str, asyncio.Event] = field(default_factory=dict)
-    _held: list[asyncio.Event] = field(default_factory=list)
-    _stale_writes: int = 0
-    _placed: list[_Placed] = field(default_factory=list)
-    _recent: dict[str, deque[float]] = field(default_factory=dict)
-    _count: int = 0
+    _windows: list[_Window] = field(init=False, default_factory=list)
+    _watches: list[_OpenWatch] = field(init=False, default_factory=list)
+    _aborts: list[Callable[[], None]] = field(init=False, default_factory=list)
+    _compacted: set[str] = field(init=False, default_factory=set)
+    _hidden: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
+    _slow: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
+    _held: list[asyncio.Event] = field(init=False, default_factory=list)
+    _stale_writes: int = field(init=False, default=0)
+    _placed: list[_Placed] = field(init=False, default_factory=list)
+    _recent: dict[str, deque[float]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rng = seeded(self.seed)
@@ -170,14 +180,13 @@ class Link:
     def kill(self) -> None:
         """Break every connection, and refuse new ones: the process behind the link is dead."""
         self.dead = True
-        for abort in list(self._aborts.values()):
+        for abort in list(self._aborts):
             abort()
 
     def heal(self) -> None:
         """End every fault."""
         self._placed.clear()
-        for window in self._windows:
-            window.end = 0.0
+        self._windows.clear()
         self._move_on()
 
     def window(self, fault: Fault) -> random.Random | None:
@@ -278,7 +287,7 @@ class Link:
         target = scope["path"] + (f"?{query}" if query else "")
         is_watch = parse_qs(query).get("watch", ["0"])[0] in ("1", "true", "True")
         exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target, is_watch=is_watch)
-        abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
+        abort = _abort_of(scope)
         if is_watch:
             # A message that is held here is not a client that does not read: the server must not disconnect it.
             extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name != CUT}
@@ -296,7 +305,7 @@ class Link:
 
     async def _pass_unseen(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a WebSocket. It takes its time, and ends with the client; other faults do not hit it."""
-        abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
+        abort = _abort_of(scope)
         if self.dead:
             abort()
             return
@@ -307,13 +316,11 @@ class Link:
     @contextmanager
     def _abortable(self, abort: Callable[[], None]) -> Iterator[None]:
         """In the block, `kill` calls a function."""
-        self._count += 1
-        number = self._count
-        self._aborts[number] = abort
+        self._aborts.append(abort)
         try:
             yield
         finally:
-            del self._aborts[number]
+            self._aborts.remove(abort)
 
     async def _pass(
         self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
@@ -392,25 +399,30 @@ class Link:
 
     def _sends(self, exchange: Exchange, send: Send) -> Send:
         async def passed(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            is_start, body = message["type"] == "http.response.start", message.get("body", b"")
+            if is_start:
                 exchange.status = message["status"]
                 self.on_response(exchange)
                 if exchange.fault == Fault.CRASH_AFTER_WRITE.value:
                     self.kill()
                     self.on_crash()
             await self._travel()
-            if exchange.is_watch and message["type"] == "http.response.body":
+            if exchange.is_watch and not is_start:
                 await self._wait_end(Fault.SLOW_WATCHES)
-                if message.get("body") and not await self._begin_at_event(exchange.path, message["body"]):
+                if body and not await self._is_delivered(exchange, body):
                     return
-                if self.hold is not None and message.get("body") and not await self.hold(exchange, message["body"]):
-                    return
-            elif self.delay is not None and not exchange.is_watch and message["type"] == "http.response.start":
+            elif self.delay is not None and is_start and not exchange.is_watch:
                 await self.delay(exchange)
-            exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
+            exchange.digest = zlib.crc32(body, exchange.digest)
             await send(message)
 
         return passed
+
+    async def _is_delivered(self, exchange: Exchange, body: bytes) -> bool:
+        """Whether a message of a watch is delivered, after it has waited as long as placed faults and `hold` want."""
+        if not await self._begin_at_event(exchange.path, body):
+            return False
+        return self.hold is None or await self.hold(exchange, body)
 
     async def _watch(
         self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
@@ -420,7 +432,7 @@ class Link:
 
         async def unless_ended(message: Message) -> None:
             if not watch.ended and not watch.silent:
-                watch.head = True
+                watch.has_begun = True
                 await send(message)
 
         coro = self.app(scope, receive, self._sends(exchange, unless_ended))
@@ -437,8 +449,14 @@ class Link:
                 await asyncio.wait([watch.task])
 
 
+def _abort_of(scope: Scope) -> Callable[[], None]:
+    """Return what breaks the connection of a request; nothing happens if the server cannot."""
+    abort: Callable[[], None] | None = (scope.get("extensions") or {}).get(CUT)
+    return abort or (lambda: None)
+
+
 async def _expire(watch: _OpenWatch) -> None:
-    if not watch.head or watch.ended or watch.task is None:
+    if not watch.has_begun or watch.ended or watch.task is None:
         return
     watch.ended = True
     await _send_expired(watch.send)

@@ -63,12 +63,12 @@ class Observer:
 class _ObservedReconciles:
     """A step that reports a key that is reconciled twice at the same time."""
 
-    def __init__(self, replica: Replica, link: Link) -> None:
-        self._replica, self._link = replica, link
+    def __init__(self, observer: Observer, link: Link) -> None:
+        self._observer, self._link = observer, link
         self._busy: set[Request] = set()
 
     async def around(self, proceed: Proceed, work: ReconcilePass) -> ReconcileAttempt:
-        observer, request = self._replica.observer, work.ctx.request
+        observer, request = self._observer, work.ctx.request
         if request in self._busy:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
         self._busy.add(request)
@@ -196,7 +196,7 @@ class Replica:
                 self._on_stop = self.observer.record(operator, config)
             try:
                 operator.prepare(config)
-                self._observe(operator, self.link)
+                self._observe(operator)
                 await operator.start_prepared()
             except OpsdkError:
                 pass  # as after a lost lease: the process ends and is restarted
@@ -206,12 +206,13 @@ class Replica:
             await asyncio.sleep(_RESTART_DELAY)
             self.link = self._new_link()
 
-    def _observe(self, operator: Operator, link: Link) -> None:
+    def _observe(self, operator: Operator) -> None:
         """Observe the reconciles of every controller of a prepared operator, and of those that it builds later."""
+        link = self.link
 
         def observe(runnable: object) -> None:
             if isinstance(runnable, Controller):
-                runnable.chain.observe(_ObservedReconciles(self, link))
+                runnable.chain.observe(_ObservedReconciles(self.observer, link))
                 self.controllers.append(runnable)
 
         self.controllers = []

@@ -134,26 +134,26 @@ class StateRecorder:
         Args:
             passes: the reconciles until now, oldest first.
         """
+        own = [
+            (name, obj, own_part(obj, self._managers))
+            for key, obj in self._latest.items()
+            if (name := self._names[key]) in self._own
+        ]
+        generations = {name: value for name, obj, _ in own if isinstance(value := _generation(obj), int)}
+        lagging = {name: lag for name, obj, part in own if (lag := _lag(part, _generation(obj)))}
         objects: dict[str, list[JsonObject]] = {}
         unready: dict[str, str] = {}
-        generations: dict[str, int] = {}
         hidden: list[str] = []
-        lagging: dict[str, str] = {}
-        for key, obj in self._latest.items():
-            if (name := self._names[key]) in self._own:
-                part = own_part(obj, self._managers)
-                if isinstance(generation := obj["metadata"].get("generation"), int):
-                    generations[name] = generation
-                    if lag := _lag(part, generation):
-                        lagging[name] = lag
-                comparable = without_ignored(name, decided := _comparable(part, self.has_systems), self._ignored)
-                if comparable is not decided:
-                    hidden.append(json.dumps(decided, sort_keys=True))
-                if comparable is None:
-                    continue
-                objects.setdefault(name, []).append(comparable)
-                if reason := unready_reason(obj):
-                    unready[name] = reason
+        for name, obj, part in own:
+            decided = _comparable(part, self.has_systems)
+            comparable = without_ignored(name, decided, self._ignored)
+            if comparable is not decided:
+                hidden.append(json.dumps(decided, sort_keys=True))
+            if comparable is None:
+                continue
+            objects.setdefault(name, []).append(comparable)
+            if reason := unready_reason(obj):
+                unready[name] = reason
         latest = _latest(passes)
         for states in objects.values():
             states.sort(key=lambda state: json.dumps(state, sort_keys=True))
@@ -235,14 +235,18 @@ def _stable_key(entry: Entry) -> str:
     return f"{entry.key.rpartition('/')[0]}/{prefix}*" if prefix else entry.key
 
 
-def _lag(part: JsonObject, generation: int) -> str:
+def _generation(obj: JsonObject) -> object:
+    return obj["metadata"].get("generation")
+
+
+def _lag(part: JsonObject, generation: object) -> str:
     """Return the generation that a status says it observed, if it is not the present one.
 
     0 is no generation: it is the default of a field that the operator does not write.
     """
     status = part.get("status")
     observed = status.get(_COUNTER) if isinstance(status, dict) else None
-    if not isinstance(observed, int) or observed in (0, generation):
+    if not isinstance(observed, int) or not isinstance(generation, int) or observed in (0, generation):
         return ""
     return f"status.{_COUNTER} is {observed} at rest, and metadata.generation is {generation}"
 
