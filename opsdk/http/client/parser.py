@@ -12,7 +12,7 @@ import httptools
 from opsdk.base.limits import LIMITS
 
 _BODYLESS = frozenset({204, 304})
-_FIELD = re.compile(r"([^:]+): ?(.*)\r\n")
+_FIELD = re.compile(r"^([^:\n]+): ?(.*)\r\n", re.MULTILINE)
 
 
 class ResponseState(Enum):
