@@ -21,7 +21,7 @@ class SharedTimeout:
     ...     with LimitedWait(timeouts, 30.0):
     ...         await asyncio.sleep(0)
 
-    All waits of a time are in one event loop.
+    Waits of one time are in one event loop. A second loop, such as that of another `asyncio.run`, gets its own timer.
 
     Attributes:
         waits: those that have begun.
@@ -36,6 +36,11 @@ class SharedTimeout:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.clock: Callable[[], float] = monotonic
         self._timer: asyncio.TimerHandle | None = None
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serve the waits of the running loop from now on. A timer of the former loop ends no wait of this one."""
+        self.close()
+        self.loop, self.clock = loop, loop_time()
 
     def set_timer(self, until: float) -> None:
         """Let the timer be due at a time of the loop's clock."""
@@ -90,7 +95,7 @@ class LimitedWait:
         timeouts = self._timeouts
         loop = asyncio.get_running_loop()
         if timeouts.loop is not loop:
-            timeouts.loop, timeouts.clock = loop, loop_time()
+            timeouts.move_to(loop)
         task = asyncio.current_task(loop)
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()

@@ -89,3 +89,19 @@ def test_many_waits_have_one_timer(closes: bool, ended_at: float) -> None:
         with pytest.raises(DeadlockError):
             runner.run(play())
         assert runner.get_loop().time() == pytest.approx(ended_at)
+
+
+def test_a_second_loop_has_a_timer_of_its_own() -> None:
+    """The timer that a first loop has left does not keep the waits of a second one from ending."""
+    timeouts = SharedTimeout()
+
+    async def use() -> None:
+        with LimitedWait(timeouts, 30.0):
+            await asyncio.sleep(1.0)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(use())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        with pytest.raises(TimeoutError):
+            runner.run(_wait_forever(timeouts))
+        assert runner.get_loop().time() == pytest.approx(30.0)
