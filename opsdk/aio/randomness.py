@@ -69,7 +69,7 @@ class UuidSequence:
             self._number = int(first[24:], 16) >> 1  # below the half, so that it never needs a 13th digit
         else:
             self._number += 1
-        return f"{self._prefix}{self._number:012x}"  # as `last`, which would be one more call for each reconcile
+        return self.last
 
     @property
     def last(self) -> str:

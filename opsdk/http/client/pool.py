@@ -155,6 +155,7 @@ class ConnectionPool:
                 await connection.send_stream(method, payload, stream, check)
             else:
                 connection.send(method, payload, check)
+                # As `ClientConnection.head`, without another coroutine for each request.
                 while connection.reader.state is _HEAD:
                     await connection.change()
         except BaseException as error:
