@@ -302,11 +302,9 @@ class Informer(Closing):
     def _on_failure(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
         self._notify()
-        level = logging.WARNING
+        level = logging.WARNING  # most errors end by themselves
         if isinstance(error, ForbiddenError):
-            level = (
-                logging.ERROR
-            )  # an administrator has to grant the permission; other errors usually end by themselves
+            level = logging.ERROR  # an administrator has to grant the permission
         elif isinstance(error, GoneError):
             level = logging.INFO  # expected, for example after a change of a definition: a complete list follows
         log.log(level, "cannot %s %s: %s", verb, self.name, error)

@@ -17,6 +17,8 @@ R = TypeVar("R")
 
 DEFAULT_RETRY = Backoff(base=0.01, factor=1.0, jitter=0.1, reset_after=0)
 """For writers that rarely conflict (``retry.DefaultRetry``)."""
+DEFAULT_BACKOFF = Backoff(base=0.01, factor=5.0, jitter=0.1, reset_after=0)
+"""For writers of an object that others write all the time (``retry.DefaultBackoff``)."""
 
 
 async def retry_on_conflict(

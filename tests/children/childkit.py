@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from intercept import intercept
 
 from envtest.data.schemas import types
 from envtest.data.versions import DEFAULT, VERSIONS
@@ -22,6 +21,7 @@ from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured, origin_of
 from opsdk.children.kinds import built_in_kinds
 from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, List, Operation
 from opsdk.cluster.cluster import Cluster
 from opsdk.structured_merge.value import JsonObject

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from intercept import intercept
 
 from envtest.testing.effects import SlowWatch
 from opsdk.api.apps.v1 import Deployment
@@ -21,6 +20,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_di
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, Get, List, Operation
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from client_fakes import FakeExecutor, Site, site
-from intercept import intercept
 
 from opsdk.api.core.v1 import Node
 from opsdk.apimachinery.meta import ObjectMeta
@@ -15,6 +14,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.decorators.dry_run import dry_run
 from opsdk.client.decorators.field_owner import field_owner, field_validation
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.decorators.namespaced import namespaced
 from opsdk.client.operations import Delete, Operation
 from opsdk.client.patch import merge_patch

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from client_fakes import Site, SiteStatus, site
-from intercept import intercept
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster

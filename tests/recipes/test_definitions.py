@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from intercept import intercept
 
 from opsdk import Client, GroupVersionKind, Model, Object, ObjectMeta
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import DeadlineError, NoMatchError

@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from opsdk.aio.backoff import Backoff
 from opsdk.errors import ConflictError, NotFoundError, UsageError
 from opsdk.recipes import retry_on_conflict
+from opsdk.recipes.retry import DEFAULT_BACKOFF
 
 
 @pytest.mark.parametrize("failures", range(6))
@@ -47,7 +47,7 @@ async def test_other_errors_are_raised_at_once_and_delays_grow() -> None:
     with pytest.raises(NotFoundError):
         await retry_on_conflict(missing)
     with pytest.raises(ConflictError):
-        await retry_on_conflict(conflict, attempts=4, backoff=Backoff(base=0.01, factor=5.0, jitter=0.1, reset_after=0))
+        await retry_on_conflict(conflict, attempts=4, backoff=DEFAULT_BACKOFF)
     gaps = [round(b - a, 2) for a, b in itertools.pairwise(times)]
     assert gaps == pytest.approx([0.01, 0.05, 0.25], rel=0.2)
     with pytest.raises(UsageError, match="at least 1"):

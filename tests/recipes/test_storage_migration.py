@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from intercept import intercept
 from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap
@@ -23,6 +22,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import List, Operation, PatchObject
 from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster

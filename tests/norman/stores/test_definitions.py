@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from intercept import intercept
 from normankit import V3, NormanKit
 
 from opsdk import Client, GroupVersionKind, Model, Object
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import unstructured_kind
 from opsdk.apimachinery.object import Unstructured, to_dict
+from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
 from opsdk.errors import ApiError, DeadlineError, InvalidError, NoMatchError, UsageError
 from opsdk.norman.mappers.kubernetes import GVK
